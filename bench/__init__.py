@@ -1,0 +1,1 @@
+"""Measuring: speed, fidelity, labels and receipts. Imports `assay`, never `server`."""

@@ -1,0 +1,85 @@
+"""The `assay` command: one parser, one place where errors become messages and exit codes.
+
+Each verb is a module of `assay.verbs` with `add(subparsers)`; only the verb that was asked for is imported,
+so `assay --help` and the fast verbs start at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from assay import __version__
+from assay.console import complain, say
+from assay.errors import AssayError
+
+VERBS = {
+    "model": "fetch and verify served models (models.lock)",
+    "serve": "serve a model over HTTP",
+    "setup": "make and check the locked environments",
+    "sandbox": "build and check the sandbox image",
+    "run": "run a profile and record it",
+    "status": "say what became of a run",
+    "summarize": "print a run's results again, from its records",
+    "audit": "verify a run directory offline",
+    "reward": "the upstream guide's reward beside ours",
+    "doctor": "what this machine has and lacks",
+}
+
+
+def parser(verb: str | None) -> argparse.ArgumentParser:
+    """The command's parser, with the arguments of one verb (or of none, for the overview)."""
+    top = argparse.ArgumentParser(prog="assay", description="Did the change keep the model's intelligence?")
+    top.add_argument("--version", action="version", version=f"assay {__version__}")
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, summary in VERBS.items():
+        if name == verb:
+            importlib.import_module(f"assay.verbs.{name}").add(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary, add_help=False)
+    return top
+
+
+def shared() -> argparse.ArgumentParser:
+    """The options that every verb has, as a parent parser."""
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument(
+        "--json", action="store_true", help="print one JSON object as the last line of stdout"
+    )
+    parent.add_argument("--verbose", action="store_true", help="log more, and show a traceback with an error")
+    return parent
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return its documented exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in words if not word.startswith("-")), None)
+    arguments = parser(verb).parse_args(words)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if arguments.verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        return int(arguments.handler(arguments))
+    except AssayError as error:
+        if arguments.verbose:
+            traceback.print_exc()
+        complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("assay: cancelled")
+        return 6
+    except BrokenPipeError:
+        # The reader went away (`assay status RUN | head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""What a person sees while Assay works: steps with their seconds, on stderr.
+
+Results go to stdout and diagnostics to stderr, so that a pipe gets only results. This module needs nothing
+but the standard library, since the bootstrap speaks through it before any package is installed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from assay.errors import AssayError
+
+
+def say(text: str) -> None:
+    """Print one line of diagnostics."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Say what is being done, and how many seconds it took once it is done.
+
+    Args:
+        text: What is done, e.g. "installing 116 packages".
+    """
+    begin = time.monotonic()
+    say(f"assay: {text} ...")
+    yield
+    say(f"assay: {text}: {time.monotonic() - begin:.1f} s")
+
+
+def complain(error: AssayError) -> None:
+    """Print an error as its three parts: what, why, next."""
+    say(f"assay: error: {error.what}")
+    if error.why:
+        say(f"  why:  {error.why}")
+    if error.next:
+        say(f"  next: {error.next}")

@@ -1,0 +1,73 @@
+"""Where things live in a checkout, and the one rule about them: Assay writes nowhere else.
+
+`ROOT` is found from this file, since the package is installed editable from the checkout it belongs to.
+A directory that Assay owns must be a real directory: a symbolic link in its place is refused, because
+following it would write outside the checkout.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from assay.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+EVAL = ROOT / "eval"
+CONFIGS = EVAL / "configs"
+EVALUATORS = EVAL / "evaluators"
+TASKSETS = EVAL / "tasksets"
+RUNS = EVAL / "runs"
+RUNTIME = ROOT / "runtime"
+OWNED = ROOT / ".assay"
+CACHE = OWNED / "cache"
+MODELS = OWNED / "models"
+TOOLS = OWNED / "tools"
+
+
+def relative(path: Path) -> str:
+    """The path as seen from the checkout's root, with forward slashes; absolute when it lies outside."""
+    try:
+        return path.relative_to(ROOT).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def owned_directory(path: Path, mode: int = 0o755) -> Path:
+    """Create the directory inside the checkout, if need be, and return it.
+
+    Args:
+        path: A directory at or below `ROOT`.
+        mode: Permission bits for directories that are created.
+
+    Raises:
+        ConfigurationError: a component below `ROOT` is a symbolic link or not a directory, or the path
+            lies outside the checkout.
+    """
+    try:
+        parts = path.relative_to(ROOT).parts
+    except ValueError:
+        raise ConfigurationError(
+            f"{path} is not inside the checkout {ROOT}", "Assay writes nowhere else", "choose a path below it"
+        ) from None
+    current = ROOT
+    for part in parts:
+        current = current / part
+        try:
+            found = current.lstat()
+        except FileNotFoundError:
+            current.mkdir(mode=mode, exist_ok=True)
+            continue
+        if stat.S_ISLNK(found.st_mode):
+            raise ConfigurationError(
+                f"{relative(current)} is a symbolic link where a directory belongs",
+                f"it points to {current.readlink()}, and Assay writes only inside the checkout",
+                f"remove the link: rm {relative(current)}",
+            )
+        if not stat.S_ISDIR(found.st_mode):
+            raise ConfigurationError(
+                f"{relative(current)} is a file where a directory belongs",
+                "",
+                f"move it away: mv {relative(current)} {relative(current)}.saved",
+            )
+    return path
