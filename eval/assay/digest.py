@@ -17,6 +17,8 @@ from pathlib import Path
 from assay.errors import VerificationError
 
 CHUNK_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16
+FILES_A_TASK = 256
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -26,12 +28,15 @@ def sha256_bytes(data: bytes) -> str:
 
 def sha256_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, 64 lower-case hex digits; OSError if it cannot be read."""
-    digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        buffer = bytearray(CHUNK_BYTES)
-        view = memoryview(buffer)
-        while count := file.readinto(buffer):
-            digest.update(view[:count])
+        head = file.read(SMALL_BYTES)
+        digest = hashlib.sha256(head)
+        # Most files of an environment are small: only a longer one is worth a large buffer.
+        if len(head) == SMALL_BYTES:
+            buffer = bytearray(CHUNK_BYTES)
+            view = memoryview(buffer)
+            while count := file.readinto(buffer):
+                digest.update(view[:count])
     return digest.hexdigest()
 
 
@@ -46,10 +51,17 @@ def sha256_files(paths: Iterable[Path], workers: int | None = None) -> dict[Path
         Digests by path, in the order given.
     """
     ordered = list(dict.fromkeys(paths))
-    if len(ordered) < 2:
-        return {path: sha256_file(path) for path in ordered}
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        return dict(zip(ordered, pool.map(sha256_file, ordered), strict=True))
+    threads = workers or os.cpu_count() or 1
+    # One task a file would cost more than hashing a small file does.
+    size = max(1, min(FILES_A_TASK, len(ordered) // threads))
+    parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    with ThreadPoolExecutor(threads) as pool:
+        digests = [value for part in pool.map(_sha256_each, parts) for value in part]
+    return dict(zip(ordered, digests, strict=True))
+
+
+def _sha256_each(paths: list[Path]) -> list[str]:
+    return [sha256_file(path) for path in paths]
 
 
 def canonical_json(value: object) -> bytes:
