@@ -1,0 +1,181 @@
+"""The C ABI of ``engine/assay_engine.h``, field for field, for ctypes.
+
+Contract: the structures mirror the header; :class:`Library` turns each status
+into an :class:`~server.build.EngineError` with the library's own message, so
+that no caller sees a raw code or pointer. ctypes releases the interpreter's
+lock during every call.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from server.build import EngineError
+
+_VERSION = 1
+_MESSAGE_BYTES = 1024
+
+Handle = ctypes.c_void_p
+
+
+class Options(ctypes.Structure):
+    """assay_options: what to load and how."""
+
+    _fields_ = (
+        ("path", ctypes.c_char_p),
+        ("isa", ctypes.c_char_p),
+        ("threads", ctypes.c_int32),
+        ("slots", ctypes.c_int32),
+        ("context", ctypes.c_int32),
+    )
+
+
+class Info(ctypes.Structure):
+    """assay_info: what was loaded."""
+
+    _fields_ = (
+        ("abi_version", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        ("slots", ctypes.c_int32),
+        ("context", ctypes.c_int32),
+        ("vocabulary", ctypes.c_int32),
+        ("prefill_chunk", ctypes.c_int32),
+        ("weight_bytes", ctypes.c_uint64),
+        ("kv_bytes_per_position", ctypes.c_uint64),
+        ("isa", ctypes.c_char_p),
+    )
+
+
+class Chunk(ctypes.Structure):
+    """assay_chunk: consecutive tokens of one slot."""
+
+    _fields_ = (
+        ("tokens", ctypes.c_void_p),
+        ("count", ctypes.c_int32),
+        ("slot", ctypes.c_int32),
+        ("position", ctypes.c_int32),
+        ("logits", ctypes.c_int32),
+    )
+
+
+class Metadata(ctypes.Structure):
+    """assay_metadata: one metadata entry as it lies in the file."""
+
+    _fields_ = (
+        ("key", ctypes.c_void_p),
+        ("key_size", ctypes.c_uint64),
+        ("bytes", ctypes.c_void_p),
+        ("byte_size", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("type", ctypes.c_uint32),
+        ("item_type", ctypes.c_uint32),
+    )
+
+
+class Library:
+    """The loaded library's functions, with statuses turned into errors."""
+
+    def __init__(self, path: Path) -> None:
+        """Loads the library at a path.
+
+        Raises:
+            EngineError: the system refuses it.
+        """
+        try:
+            self._c = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise EngineError(f"the compiled engine {path} cannot be loaded: {error}") from error
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self._declare("assay_open", ctypes.c_int32, pointer, pointer, pointer, size)
+        self._declare("assay_close", None, pointer)
+        self._declare("assay_describe", ctypes.c_int32, pointer, pointer)
+        self._declare("assay_metadata_count", ctypes.c_uint64, pointer)
+        self._declare("assay_metadata_entry", ctypes.c_int32, pointer, ctypes.c_uint64, pointer)
+        self._declare(
+            "assay_step", ctypes.c_int32, pointer, pointer, size, pointer, pointer, size, pointer, size
+        )
+        self._declare("assay_detect_isa", ctypes.c_char_p)
+        self._declare("assay_read_seconds", ctypes.c_double, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32)
+
+    def open(self, options: Options, handle: Handle) -> None:
+        """Loads a model into a handle."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        status = self._c.assay_open(ctypes.byref(options), ctypes.byref(handle), message, len(message))
+        _raise_unless_ok(status, message.value)
+
+    def close(self, handle: Handle) -> None:
+        """Frees a handle."""
+        self._c.assay_close(handle)
+
+    def describe(self, handle: Handle) -> Info:
+        """Returns what a handle holds."""
+        info = Info()
+        _raise_unless_ok(self._c.assay_describe(handle, ctypes.byref(info)), b"no description")
+        if info.abi_version != _VERSION:
+            raise EngineError(f"the compiled engine has ABI {info.abi_version}, this Python part {_VERSION}")
+        return info
+
+    def metadata(self, handle: Handle) -> Iterator[tuple[bytes, Metadata, bytes]]:
+        """Yields each metadata entry: its key, its description and its bytes."""
+        for index in range(self._c.assay_metadata_count(handle)):
+            entry = Metadata()
+            status = self._c.assay_metadata_entry(handle, index, ctypes.byref(entry))
+            _raise_unless_ok(status, b"no such metadata entry")
+            key = ctypes.string_at(entry.key, entry.key_size)
+            yield key, entry, ctypes.string_at(entry.bytes, entry.byte_size)
+
+    def step(
+        self,
+        handle: Handle,
+        chunks: "ctypes.Array[Chunk]",
+        logits: npt.NDArray[np.float32],
+        greedy: npt.NDArray[np.int32],
+    ) -> None:
+        """Runs one batch; logits is [rows, vocabulary] and greedy [rows], both contiguous."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        status = self._c.assay_step(
+            handle,
+            chunks,
+            len(chunks),
+            logits.ctypes.data,
+            greedy.ctypes.data,
+            len(greedy),
+            message,
+            len(message),
+        )
+        _raise_unless_ok(status, message.value)
+
+    def detect_isa(self) -> str:
+        """Returns the best instruction set of this CPU that the library has a path for."""
+        name: bytes = self._c.assay_detect_isa()
+        return name.decode()
+
+    def read_seconds(self, size_bytes: int, threads: int, repeats: int) -> float:
+        """Returns the median seconds of reading so many bytes once with so many threads."""
+        seconds = float(self._c.assay_read_seconds(size_bytes, threads, repeats))
+        if seconds < 0:
+            raise EngineError(f"no memory to read {size_bytes} bytes")
+        return seconds
+
+    def _declare(self, name: str, result: type | None, *arguments: type) -> None:
+        function = getattr(self._c, name)
+        function.restype = result
+        function.argtypes = arguments
+
+
+_loaded: dict[Path, Library] = {}
+
+
+def load(path: Path) -> Library:
+    """Returns the library at a path, loaded once in this process."""
+    if path not in _loaded:
+        _loaded[path] = Library(path)
+    return _loaded[path]
+
+
+def _raise_unless_ok(status: int, message: bytes) -> None:
+    if status != 0:
+        raise EngineError(message.decode(errors="replace"))

@@ -1,0 +1,200 @@
+"""Compiles the engine's shared library on first use, once for each source and compiler.
+
+Contract: :func:`ensure_built` returns a library whose directory is named after
+the digest of everything that decides its bytes (sources, flags, compiler), so
+that an edited source or another compiler is another library and never a stale
+one. A build happens in a temporary directory and appears by one rename; a
+second builder waits for the first. The flags are fixed: no ``-march=native``
+and no fast-math, since the served bytes must depend on the named instruction
+set alone. Only the files of ``cpu/`` are compiled for AVX2; which path runs is
+decided at run time.
+"""
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
+
+SOURCES = Path(__file__).parent / "engine"
+OUTPUT = Path(__file__).parents[1] / ".assay" / "engine"
+LIBRARY = "libassay_engine.so"
+
+_FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-ffp-contract=off",
+    "-fno-fast-math",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+)
+_AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+_AVX2_ROOM = "cpu"
+_LINK_FLAGS = ("-shared", "-pthread", "-Wl,--build-id=none")
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+class EngineError(RuntimeError):
+    """The engine cannot be built, cannot load a model, or refused a request; says what and why."""
+
+
+@dataclass(frozen=True)
+class EngineBuild:
+    """What a compiled library is, for the server's identity."""
+
+    library: Path  # where it lies
+    library_sha256: str
+    source_sha256: str  # over the names and bytes of every source file
+    compiler: str  # first line of its --version
+    flags: str  # of every file, then of the AVX2 files
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One build: its sources in order, its compiler, and the digest that names it."""
+
+    compiler: str
+    version: str
+    sources: tuple[Path, ...]
+    source_sha256: str
+    avx2: bool
+
+    @property
+    def flags(self) -> str:
+        text = " ".join((*_FLAGS, *_LINK_FLAGS))
+        return f"{text}; {_AVX2_ROOM}/: {' '.join(_AVX2_FLAGS)}" if self.avx2 else text
+
+    @property
+    def name(self) -> str:
+        key = json.dumps([self.source_sha256, self.flags, self.version, platform.machine()])
+        return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def arguments(self, source: Path) -> list[str]:
+        """Returns the flags of one source file."""
+        flags = list(_FLAGS)
+        if self.avx2:
+            flags.append("-DASSAY_HAS_AVX2")
+            if source.parent.name == _AVX2_ROOM:
+                flags.extend(_AVX2_FLAGS)
+        return flags
+
+
+def ensure_built(output: Path = OUTPUT) -> EngineBuild:
+    """Returns the library of the present sources, compiling it when there is none.
+
+    Raises:
+        EngineError: no C++ compiler was found, or it failed (its own words are in the message).
+    """
+    plan = _plan()
+    folder = output / plan.name
+    output.mkdir(parents=True, exist_ok=True)
+    with _locked(output / f"{plan.name}.lock"):
+        found = _existing(folder, plan)
+        return found if found is not None else _build(folder, plan)
+
+
+def find_compiler() -> str:
+    """Returns the path of the C++ compiler: $CXX, or the first of c++, g++ and clang++.
+
+    Raises:
+        EngineError: there is none; names what to install.
+    """
+    asked = os.environ.get("CXX")
+    for name in (asked,) if asked else _COMPILERS:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    tried = f"CXX={asked}" if asked else ", ".join(_COMPILERS)
+    raise EngineError(
+        f"no C++ compiler found (tried {tried}): the engine is compiled on first use. "
+        "Install one, on Debian or Ubuntu: apt-get install g++"
+    )
+
+
+def _plan() -> _Plan:
+    compiler = find_compiler()
+    avx2 = (SOURCES / _AVX2_ROOM).is_dir() and platform.machine() in ("x86_64", "AMD64")
+    files = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".cpp", ".h"))
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(SOURCES).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    sources = tuple(
+        path.relative_to(SOURCES)
+        for path in files
+        if path.suffix == ".cpp" and (avx2 or path.parent.name != _AVX2_ROOM)
+    )
+    version = _run([compiler, "--version"]).partition("\n")[0].strip()
+    return _Plan(compiler, version, sources, digest.hexdigest(), avx2)
+
+
+def _existing(folder: Path, plan: _Plan) -> EngineBuild | None:
+    """Returns the finished build in a folder, or None when there is none or its bytes changed."""
+    library = folder / LIBRARY
+    try:
+        recorded = json.loads((folder / "build.json").read_text())["library_sha256"]
+        present = hashlib.sha256(library.read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if recorded != present:
+        _LOG.warning("%s differs from its record and is built again", library)
+        return None
+    return EngineBuild(library, present, plan.source_sha256, plan.version, plan.flags)
+
+
+def _build(folder: Path, plan: _Plan) -> EngineBuild:
+    _LOG.info("compiling the engine with %s", plan.version)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as temporary:
+        work = Path(temporary)
+        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+            objects = list(pool.map(lambda source: _compile(plan, source, work), plan.sources))
+        result = work / "result"
+        result.mkdir()
+        library = result / LIBRARY
+        _run([plan.compiler, *_LINK_FLAGS, "-o", str(library), *map(str, objects)])
+        digest = hashlib.sha256(library.read_bytes()).hexdigest()
+        build = EngineBuild(folder / LIBRARY, digest, plan.source_sha256, plan.version, plan.flags)
+        record = {**asdict(build), "library": LIBRARY}
+        (result / "build.json").write_text(json.dumps(record, indent=2) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        result.rename(folder)
+    return build
+
+
+def _compile(plan: _Plan, source: Path, work: Path) -> Path:
+    target = work / ("-".join(source.with_suffix(".o").parts))
+    _run([plan.compiler, *plan.arguments(source), "-c", str(source), "-o", str(target)])
+    return target
+
+
+def _run(command: list[str]) -> str:
+    """Runs a compiler command in the source folder and returns its output."""
+    result = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise EngineError(
+            f"the C++ compiler failed with exit code {result.returncode}: {' '.join(command)}\n"
+            f"{result.stderr.strip()[-4000:]}"
+        )
+    return result.stdout
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,194 @@
+"""The engine as Python sees it: a model file, slots, and one batch at a time.
+
+Contract: a token's logits are the same bytes whatever else is in its step,
+however its prompt was cut into chunks, and at any number of threads; they
+depend on the model file, the build and the instruction set (``Engine.isa``).
+A step releases the interpreter's lock while it computes. An idle engine uses no
+CPU. The computing is done by the C++ library in ``engine/``, reached through
+the C ABI of ``engine/assay_engine.h`` with ctypes; nothing of it leaks out of
+this module.
+"""
+
+import os
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from server import abi
+from server.build import EngineBuild, EngineError, ensure_built
+
+__all__ = ["Chunk", "Engine", "EngineBuild", "EngineError", "StepResult"]
+
+_LOGITS = {"none": 0, "last": 1, "all": 2}
+_STRING = 8
+_ARRAY = 9
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive tokens of one slot, written from a position on."""
+
+    slot: int  # 0 to slots - 1
+    position: int  # of the first token; at most the slot's length, and everything from it on is forgotten
+    tokens: Sequence[int]  # at least one
+    logits: Literal["none", "last", "all"]  # of which tokens the next-token logits are wanted
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step computed, one row for each token whose logits were asked for, in chunk order."""
+
+    rows: tuple[tuple[int, int], ...]  # (slot, position) of each row
+    logits: npt.NDArray[np.float32]  # [rows, vocabulary]; valid until the next step
+    greedy: npt.NDArray[np.int32]  # [rows]: the lowest id of the largest logit; valid until the next step
+
+
+class Engine:
+    """A loaded model and its slots."""
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        threads: int | None = None,
+        slots: int = 8,
+        context: int | None = None,
+        isa: str | None = None,
+    ) -> None:
+        """Loads a GGUF file, compiling the library first when needed.
+
+        Args:
+            model: the file.
+            threads: computing threads; the number of usable cores by default.
+            slots: sequences held at once.
+            context: positions a slot can hold; the smaller of the model's and 8192 by default.
+            isa: "avx2" or "plain"; the best this CPU has by default.
+
+        Raises:
+            EngineError: the file is not one this engine can serve, or memory is short; says why.
+        """
+        self._handle = abi.Handle()
+        self._lock = threading.Lock()
+        self.build: EngineBuild = ensure_built()
+        self._library = abi.load(self.build.library)
+        options = abi.Options(
+            os.fsencode(model),
+            None if isa is None else isa.encode(),
+            len(os.sched_getaffinity(0)) if threads is None else threads,
+            slots,
+            0 if context is None else context,
+        )
+        self._library.open(options, self._handle)
+        try:
+            info = self._library.describe(self._handle)
+            self.isa: str = info.isa.decode()
+            self.threads: int = info.threads
+            self.slots: int = info.slots
+            self.context: int = info.context
+            self.vocabulary: int = info.vocabulary
+            self.prefill_chunk: int = info.prefill_chunk
+            self.weight_bytes: int = info.weight_bytes
+            self.kv_bytes_per_position: int = info.kv_bytes_per_position
+            self.metadata: Mapping[str, object] = MappingProxyType(self._read_metadata())
+        except BaseException:
+            self.close()
+            raise
+        self._logits = np.empty((0, self.vocabulary), np.float32)
+        self._greedy = np.empty(0, np.int32)
+
+    def step(self, chunks: Sequence[Chunk]) -> StepResult:
+        """Computes one batch: writes every token's position and returns the logits asked for.
+
+        Raises:
+            EngineError: a chunk breaks a rule of :class:`Chunk`; nothing was written then.
+        """
+        rows = tuple(_rows(chunks))
+        with self._lock:
+            if not self._handle:
+                raise EngineError("the engine is closed")
+            if len(rows) > len(self._logits):
+                self._logits = np.empty((len(rows), self.vocabulary), np.float32)
+                self._greedy = np.empty(len(rows), np.int32)
+            logits, greedy = self._logits[: len(rows)], self._greedy[: len(rows)]
+            native = (abi.Chunk * len(chunks))()
+            kept = [_native(chunk, native[index]) for index, chunk in enumerate(chunks)]
+            self._library.step(self._handle, native, logits, greedy)
+            del kept
+        return StepResult(rows, logits, greedy)
+
+    def close(self) -> None:
+        """Frees everything the engine holds; a second call does nothing."""
+        with self._lock:
+            if self._handle:
+                self._library.close(self._handle)
+                self._handle = abi.Handle()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_metadata(self) -> dict[str, object]:
+        return {
+            _text(key, "a metadata key"): _decode(_text(key, "a metadata key"), entry, data)
+            for key, entry, data in self._library.metadata(self._handle)
+        }
+
+
+def _rows(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    rows: list[tuple[int, int]] = []
+    for chunk in chunks:
+        count = len(chunk.tokens)
+        first = {"none": count, "last": max(count - 1, 0), "all": 0}.get(chunk.logits)
+        if first is None:
+            raise EngineError(f"logits of kind {chunk.logits!r}, not 'none', 'last' or 'all'")
+        rows.extend((chunk.slot, chunk.position + index) for index in range(first, count))
+    return rows
+
+
+def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
+    """Fills the C form of a chunk and returns the array it points into, to be kept alive."""
+    try:
+        tokens = np.ascontiguousarray(chunk.tokens, dtype=np.int32)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise EngineError(f"the tokens of slot {chunk.slot} are no 32-bit integers: {error}") from error
+    target.tokens = tokens.ctypes.data
+    target.count = len(tokens)
+    target.slot = chunk.slot
+    target.position = chunk.position
+    target.logits = _LOGITS[chunk.logits]
+    return tokens
+
+
+def _decode(key: str, entry: abi.Metadata, data: bytes) -> object:
+    """Returns the Python value of one metadata entry; the library has checked that it is whole."""
+    if entry.item_type == _STRING:
+        texts = _strings(key, data, entry.count)
+        return texts if entry.type == _ARRAY else texts[0]
+    values = struct.unpack(f"<{entry.count}{_NUMBERS[entry.item_type]}", data)
+    return list(values) if entry.type == _ARRAY else values[0]
+
+
+def _strings(key: str, data: bytes, count: int) -> list[str]:
+    texts, at = [], 0
+    for _ in range(count):
+        (length,) = struct.unpack_from("<Q", data, at)
+        at += 8 + length
+        texts.append(_text(data[at - length : at], key))
+    return texts
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise EngineError(f"the model file's {where} holds text that is not UTF-8: {error}") from error

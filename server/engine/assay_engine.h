@@ -1,0 +1,109 @@
+/* The engine's C ABI: the one door between Python (ctypes) and the C++ engine.
+ *
+ * Conventions: every call that can fail returns an assay_status and writes a
+ * NUL-terminated message (what is wrong and why) into the caller's `error`
+ * buffer; no C++ exception crosses this border; handles are opaque; all
+ * integers have a fixed width; strings are UTF-8 and NUL-terminated.
+ *
+ * A handle may be used by one thread at a time (a second caller waits).
+ * The answer of a token is the same bytes whatever else is in the step, however
+ * its sequence was cut into chunks, and at any thread count; it depends on the
+ * file, the build and the instruction set only.
+ */
+#ifndef ASSAY_ENGINE_H
+#define ASSAY_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ASSAY_ABI_VERSION 1
+#define ASSAY_EXPORT __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum assay_status {
+  ASSAY_OK = 0,
+  ASSAY_BAD_FILE = 1,     /* not a readable GGUF, or one that contradicts itself */
+  ASSAY_UNSUPPORTED = 2,  /* a well-formed file or request this build cannot serve */
+  ASSAY_BAD_ARGUMENT = 3, /* the caller broke a rule of this header */
+  ASSAY_NO_MEMORY = 4,
+  ASSAY_INTERNAL = 5
+} assay_status;
+
+typedef enum assay_logits { ASSAY_LOGITS_NONE = 0, ASSAY_LOGITS_LAST = 1, ASSAY_LOGITS_ALL = 2 } assay_logits;
+
+typedef struct assay_engine assay_engine;
+
+typedef struct assay_options {
+  const char* path;  /* the GGUF file */
+  const char* isa;   /* "avx2", "plain", or NULL: the best this CPU has */
+  int32_t threads;   /* 1 to 256 */
+  int32_t slots;     /* sequences held at once, 1 to 1024 */
+  int32_t context;   /* positions a slot can hold; 0: min(the model's, 8192) */
+} assay_options;
+
+typedef struct assay_info {
+  int32_t abi_version;
+  int32_t threads;
+  int32_t slots;
+  int32_t context;
+  int32_t vocabulary;
+  int32_t prefill_chunk;  /* rows computed together at most */
+  uint64_t weight_bytes;  /* read once for every decode step */
+  uint64_t kv_bytes_per_position;
+  const char* isa;  /* owned by the library */
+} assay_info;
+
+/* Consecutive tokens of one slot, written from `position` on. Everything the
+ * slot held at `position` and later is forgotten first. */
+typedef struct assay_chunk {
+  const int32_t* tokens;
+  int32_t count; /* at least 1 */
+  int32_t slot;
+  int32_t position; /* at most the slot's length: no gaps */
+  int32_t logits;   /* an assay_logits */
+} assay_chunk;
+
+/* One metadata entry, as it lies in the file (little endian), already checked
+ * to be whole. `type` and `item_type` are GGUF value types; for an array `type`
+ * is 9 and `bytes` holds `count` items, each string as a u64 length and bytes.
+ * Owned by the engine, valid until assay_close. */
+typedef struct assay_metadata {
+  const char* key;
+  uint64_t key_size;
+  const uint8_t* bytes;
+  uint64_t byte_size;
+  uint64_t count;
+  uint32_t type;
+  uint32_t item_type;
+} assay_metadata;
+
+ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error,
+                                size_t error_size);
+ASSAY_EXPORT void assay_close(assay_engine* engine); /* NULL is allowed */
+ASSAY_EXPORT int32_t assay_describe(const assay_engine* engine, assay_info* info);
+ASSAY_EXPORT uint64_t assay_metadata_count(const assay_engine* engine);
+ASSAY_EXPORT int32_t assay_metadata_entry(const assay_engine* engine, uint64_t index, assay_metadata* entry);
+
+/* Runs one batch; a slot may be in it once. Writes one row of `vocabulary`
+ * floats into `logits`, and the lowest id of its largest value into `greedy`,
+ * for each row asked for, in the order of the chunks. `rows` is the capacity of
+ * both buffers in rows and must be exactly what the chunks ask for. On an error
+ * nothing was written to any slot. */
+ASSAY_EXPORT int32_t assay_step(assay_engine* engine, const assay_chunk* chunks, size_t chunk_count, float* logits,
+                                int32_t* greedy, size_t rows, char* error, size_t error_size);
+
+/* The best instruction set of this CPU that this build has a path for. */
+ASSAY_EXPORT const char* assay_detect_isa(void);
+
+/* Reads `bytes` once with `threads` threads `repeats` times and returns the
+ * median seconds of a pass: the roof of decode, measured as the weights are
+ * read. Returns a negative value when memory is short. */
+ASSAY_EXPORT double assay_read_seconds(uint64_t bytes, int32_t threads, int32_t repeats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

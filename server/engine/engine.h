@@ -1,0 +1,42 @@
+// A loaded model with its slots: what the C handle points to.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "assay_engine.h"
+#include "cache.h"
+#include "config.h"
+#include "forward.h"
+#include "gguf.h"
+#include "team.h"
+#include "weights.h"
+
+namespace assay {
+
+class Engine {
+ public:
+  explicit Engine(const assay_options& options);
+
+  void describe(assay_info& info) const;
+  const std::vector<Metadata>& metadata() const { return metadata_; }
+  void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
+
+ private:
+  void keep_metadata(const Gguf& file);
+  size_t check(const assay_chunk* chunks, size_t count) const;
+
+  const Ops* ops_;
+  std::unique_ptr<Team> team_;
+  Config config_{};
+  int slots_;
+  int context_;
+  std::vector<uint8_t> metadata_bytes_;
+  std::vector<Metadata> metadata_;
+  std::unique_ptr<Weights> weights_;
+  std::unique_ptr<Cache> cache_;
+  std::unique_ptr<Forward> forward_;
+  std::mutex mutex_;
+};
+
+}  // namespace assay

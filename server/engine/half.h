@@ -1,0 +1,51 @@
+// IEEE half precision in portable C++, bit for bit what F16C computes.
+//
+// Widening is exact. Narrowing rounds to nearest, ties to even. kv_write is the
+// one place that narrows, and clamps to the largest finite half first.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace assay {
+
+constexpr float kLargestHalf = 65504.0f;
+
+inline float bits_to_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint32_t float_to_bits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1fu;
+  const uint32_t fraction = half & 0x3ffu;
+  if (exponent == 0x1f) return bits_to_float(sign | 0x7f800000u | (fraction << 13));
+  if (exponent != 0) return bits_to_float(sign | ((exponent + 112) << 23) | (fraction << 13));
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // exact: subnormal or zero
+  return bits_to_float(sign | float_to_bits(magnitude));
+}
+
+inline uint16_t float_to_half(float value) {
+  const uint32_t bits = float_to_bits(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {
+    // Adding 0.5 aligns the fraction so that the hardware's rounding does ours.
+    const float shifted = bits_to_float(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (float_to_bits(shifted) - 0x3f000000u));
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+}
+
+}  // namespace assay

@@ -1,0 +1,112 @@
+// The operations a backend must provide, one file each in its room.
+//
+// A backend is a table of functions; ref/ is portable C++, cpu/ is AVX2. The
+// arithmetic of an output is fixed by the shape alone: which function computes
+// it (decode or prefill), beside how many others, in which order or on which
+// thread never changes a bit. Where both a decode and a prefill form exist they
+// perform the same operations in the same order on each output.
+//
+// All arrays are dense and row-major; no pointers alias but where said.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "packed.h"
+
+namespace assay {
+
+constexpr int kPositionBlock = 128;  // attention's unit: partial results cover it, and fold in order
+constexpr int kMostQueries = 6;      // queries sharing one pass over keys and values
+constexpr int kKeyLane = 8;          // positions interleaved in the key cache
+
+// Activations of `count` rows, as float and as int8 blocks of 32:
+// x is about scale * q, and sum = scale * (sum of q in the block).
+struct Rows {
+  const float* x;       // [count][columns]
+  const int8_t* q;      // [count][columns]
+  const float* scale;   // [count][columns / 32]
+  const float* sum;     // [count][columns / 32]
+  int count;
+};
+
+// Where a linear operation puts row t, output i: out[t * stride + i].
+struct Output {
+  float* out;
+  size_t stride;
+  bool add;  // add to what is there
+};
+
+// Keys [position / 8][head_dim][8] and values [position][head_dim] of one slot,
+// layer and key/value head, as halves.
+struct KvHead {
+  uint16_t* keys;
+  uint16_t* values;
+};
+
+// `count` queries of one key/value head, already rotated and scaled; query i
+// sees the positions below visible[i].
+struct Queries {
+  const float* q;  // [count][head_dim]
+  const int* visible;
+  int count;
+  int head_dim;
+};
+
+// The state of attention over some positions: exp-weighted values, the largest
+// score, the sum of exp. Stored as head_dim + kPartialTail floats.
+constexpr int kPartialTail = 8;  // maximum at [head_dim], sum at [head_dim + 1]; keeps rows aligned
+
+struct Ops {
+  const char* isa;
+
+  // out[columns] = row `token` of the table.
+  void (*embed)(const Packed& table, int token, float* out);
+
+  // out = x / sqrt(mean(x^2) + epsilon) * weight, over n values; n a multiple of 8.
+  void (*rmsnorm)(const float* x, const float* weight, int n, float epsilon, float* out);
+
+  // int8 form of n values, n a multiple of 32: scale = max|x| / 127, q = round(x * 127 / max|x|), ties to even.
+  void (*quantise)(const float* x, int n, int8_t* q, float* scale, float* sum);
+
+  // Panels [begin, end) of a matrix times the rows; output 0 is the first row of panel `begin`.
+  // The decode form reads the packed panel for each row or two, the prefill form unpacks it
+  // once into `scratch` (unpacked_bytes(matrix) bytes, 64-aligned).
+  void (*qlinear_decode)(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output);
+  void (*qlinear_prefill)(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output,
+                          uint8_t* scratch);
+
+  // Rotates pairs (2i, 2i + 1) of the first rope_dim values of one head, in place.
+  void (*rope)(float* head, int rope_dim, const float* cosine, const float* sine);
+
+  // Stores one position of one key/value head, narrowed to half, clamped to finite.
+  void (*kv_write)(const float* key, const float* value, int head_dim, int position, const KvHead& head);
+
+  // Partial attention of the queries over position block `block`; partial i at partials + i * stride.
+  void (*attention_decode)(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride);
+
+  // Folds `count` consecutive partials, in order, and writes the normalised values to out[head_dim].
+  void (*attention_fold)(const float* partials, int count, int head_dim, float* out);
+
+  // Whole attention of the queries, block by block; query i to outputs[i][head_dim]. Same bytes as decode and fold.
+  void (*attention_prefill)(const Queries& queries, const KvHead& head, float* const* outputs);
+
+  // out = gate / (1 + exp(-gate)) * up, over n values; n a multiple of 8.
+  void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+
+  // The lowest index of the largest of n values; NaN is never largest.
+  int (*argmax)(const float* x, int n);
+};
+
+const Ops& plain_ops();
+#ifdef ASSAY_HAS_AVX2
+const Ops& avx2_ops();
+#endif
+
+constexpr int kMostHeadDim = 256;
+inline size_t partial_floats(int head_dim) { return static_cast<size_t>(head_dim) + kPartialTail; }
+
+// Scratch the prefill form of qlinear needs for a panel of this many columns.
+inline size_t unpacked_bytes(int columns) { return static_cast<size_t>(columns / kBlock) * 640; }
+
+}  // namespace assay

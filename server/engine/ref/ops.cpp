@@ -1,0 +1,22 @@
+#include "ref.h"
+
+namespace assay {
+
+const Ops& plain_ops() {
+  static const Ops ops{"plain",
+                       ref::embed,
+                       ref::rmsnorm,
+                       ref::quantise,
+                       ref::qlinear_decode,
+                       ref::qlinear_prefill,
+                       ref::rope,
+                       ref::kv_write,
+                       ref::attention_decode,
+                       ref::attention_fold,
+                       ref::attention_prefill,
+                       ref::silu_mul,
+                       ref::argmax};
+  return ops;
+}
+
+}  // namespace assay

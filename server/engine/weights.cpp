@@ -1,0 +1,141 @@
+#include "weights.h"
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "error.h"
+
+namespace assay {
+namespace {
+
+constexpr int kInterleavedPanels = 2;  // of gate, then as many of up: 32 outputs, one activation block
+
+struct Source {
+  const Tensor* tensor;
+  Packed* packed;
+  size_t offset;  // in the arena
+};
+
+// Plans the arena in the order of use, then fills it.
+class Packer {
+ public:
+  explicit Packer(const Gguf& file) : file_(file) {}
+
+  std::vector<float> norm(const std::string& name, int width) {
+    const Tensor& tensor = take(name, width, 1);
+    if (tensor.type != TensorType::f32) {
+      unsupported("tensor '" + name + "' is " + traits(tensor.type).name + "; norms must be F32");
+    }
+    std::vector<float> values(static_cast<size_t>(width));
+    std::memcpy(values.data(), tensor.data, tensor.byte_size);
+    return values;
+  }
+
+  void matrix(const std::string& name, int columns, int rows, Packed& packed) {
+    describe(name, columns, rows, packed);
+    place(name, packed, size_, 1, packed.panel_bytes);
+    size_ += packed.panel_bytes * static_cast<size_t>(packed.panels());
+  }
+
+  void interleaved(const std::string& first, const std::string& second, int columns, int rows, Packed& a, Packed& b) {
+    describe(first, columns, rows, a);
+    describe(second, columns, rows, b);
+    const size_t part = a.panel_bytes * kInterleavedPanels;
+    const size_t group_bytes = part + b.panel_bytes * kInterleavedPanels;
+    place(first, a, size_, kInterleavedPanels, group_bytes);
+    place(second, b, size_ + part, kInterleavedPanels, group_bytes);
+    size_ += group_bytes * static_cast<size_t>((a.panels() + kInterleavedPanels - 1) / kInterleavedPanels);
+  }
+
+  bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
+  size_t size() const { return size_; }
+
+  void refuse_unused() const {
+    for (const Tensor& tensor : file_.tensors()) {
+      if (used_.count(tensor.name) == 0) {
+        unsupported("tensor '" + tensor.name + "' has no place in the architecture as it is served");
+      }
+    }
+  }
+
+  Pages fill(Team& team) {
+    Pages arena(size_);
+    for (const Source& source : sources_) source.packed->base = arena.data() + source.offset;
+    team.run([&](int) {
+      for (const Source& source : sources_) {
+        const Packed& packed = *source.packed;
+        for (int index; (index = team.claim()) < packed.panels();) {
+          uint8_t* out = arena.data() + (packed.panel(index) - arena.data());
+          pack_panel(packed.type, source.tensor->data, packed.rows, packed.columns, index, out);
+        }
+        team.barrier();
+      }
+    });
+    return arena;
+  }
+
+ private:
+  const Tensor& take(const std::string& name, int columns, int rows) {
+    const Tensor* tensor = file_.find_tensor(name);
+    if (tensor == nullptr) bad_file("tensor '" + name + "' is missing");
+    if (tensor->columns != static_cast<uint64_t>(columns) || tensor->rows != static_cast<uint64_t>(rows)) {
+      bad_file("tensor '" + name + "' is " + std::to_string(tensor->columns) + " x " + std::to_string(tensor->rows) +
+               ", the metadata asks for " + std::to_string(columns) + " x " + std::to_string(rows));
+    }
+    used_.insert(name);
+    return *tensor;
+  }
+
+  void describe(const std::string& name, int columns, int rows, Packed& packed) {
+    packed.type = take(name, columns, rows).type;
+    packed.rows = rows;
+    packed.columns = columns;
+    packed.panel_bytes = block_bytes(packed.type) * static_cast<size_t>(packed.blocks());
+  }
+
+  void place(const std::string& name, Packed& packed, size_t offset, int group, size_t group_bytes) {
+    packed.group = group;
+    packed.group_bytes = group_bytes;
+    sources_.push_back({file_.find_tensor(name), &packed, offset});
+  }
+
+  const Gguf& file_;
+  std::set<std::string> used_;
+  std::vector<Source> sources_;
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+Weights::Weights(const Gguf& file, const Config& config, Team& team) {
+  if (static_cast<size_t>(config.layers) > file.tensors().size()) {
+    bad_file("the metadata claims " + std::to_string(config.layers) + " layers, more than the file has tensors");
+  }
+  Packer packer(file);
+  layers_.resize(static_cast<size_t>(config.layers));
+  for (size_t index = 0; index < layers_.size(); ++index) {
+    Layer& layer = layers_[index];
+    const std::string block = "blk." + std::to_string(index) + ".";
+    layer.attention_norm = packer.norm(block + "attn_norm.weight", config.width);
+    layer.ffn_norm = packer.norm(block + "ffn_norm.weight", config.width);
+    packer.matrix(block + "attn_q.weight", config.width, config.q_width(), layer.q);
+    packer.matrix(block + "attn_k.weight", config.width, config.kv_width(), layer.k);
+    packer.matrix(block + "attn_v.weight", config.width, config.kv_width(), layer.v);
+    packer.matrix(block + "attn_output.weight", config.q_width(), config.width, layer.output);
+    packer.interleaved(block + "ffn_gate.weight", block + "ffn_up.weight", config.width, config.ffn, layer.gate,
+                       layer.up);
+    packer.matrix(block + "ffn_down.weight", config.ffn, config.width, layer.down);
+  }
+  output_norm_ = packer.norm("output_norm.weight", config.width);
+  const bool untied = packer.has("output.weight");
+  if (untied) packer.matrix("output.weight", config.width, config.vocabulary, head_);
+  bytes_per_step_ = packer.size();
+  packer.matrix("token_embd.weight", config.width, config.vocabulary, embedding_);
+  if (!untied) bytes_per_step_ = packer.size();
+  packer.refuse_unused();
+  arena_ = packer.fill(team);
+  if (!untied) head_ = embedding_;
+}
+
+}  // namespace assay

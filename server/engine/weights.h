@@ -1,0 +1,44 @@
+// A model's weights, repacked once: the only copy kept in memory.
+#pragma once
+
+#include <vector>
+
+#include "config.h"
+#include "gguf.h"
+#include "mapping.h"
+#include "packed.h"
+#include "team.h"
+
+namespace assay {
+
+struct Layer {
+  Packed q, k, v, output;
+  Packed gate, up;  // interleaved, two panels of each in turn
+  Packed down;
+  std::vector<float> attention_norm;
+  std::vector<float> ffn_norm;
+};
+
+class Weights {
+ public:
+  // Error naming the tensor when one is missing, has another shape, or is one
+  // this architecture does not have (a model that is silently computed without
+  // its biases would be silently wrong).
+  Weights(const Gguf& file, const Config& config, Team& team);
+
+  const std::vector<Layer>& layers() const { return layers_; }
+  const Packed& embedding() const { return embedding_; }
+  const Packed& head() const { return head_; }  // the embedding itself when tied
+  const std::vector<float>& output_norm() const { return output_norm_; }
+  uint64_t bytes_per_step() const { return bytes_per_step_; }
+
+ private:
+  std::vector<Layer> layers_;
+  Packed embedding_;
+  Packed head_;
+  std::vector<float> output_norm_;
+  uint64_t bytes_per_step_ = 0;
+  Pages arena_;
+};
+
+}  // namespace assay
