@@ -1,0 +1,200 @@
+"""`python -m server MODEL`: serve a GGUF model over HTTP until SIGTERM.
+
+The port is bound first, so a taken port is known at once and `/health` can say 503 while the weights are
+read. SIGTERM (or Ctrl-C) stops accepting, lets what is under way finish within a bound, and exits 0.
+Exit codes: 0 ended on request, 2 bad configuration or key file, 3 model, engine or port not to be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from server.app import create_app
+from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
+from server.key import read_key
+from server.loading import ModelOptions, check_model_file, load
+from server.service import Service
+
+logger = logging.getLogger("server")
+
+DRAIN_SECONDS = 120
+# Longer than client libraries keep an idle connection, so the client closes first and loses no request.
+KEEP_ALIVE_SECONDS = 120
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    out = argparse.ArgumentParser(prog="python -m server", description="Serve a GGUF model over HTTP.")
+    out.add_argument("model", type=Path, help="path of a GGUF file")
+    out.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    out.add_argument("--port", type=_port, default=8080, help="0: any free port (default: %(default)s)")
+    out.add_argument("--key-file", type=Path, help="absolute path of a private file with the API key")
+    out.add_argument("--threads", type=_positive, help="engine threads (default: the engine's choice)")
+    out.add_argument("--slots", type=_positive, default=8, help="answers at once (default: %(default)s)")
+    out.add_argument(
+        "--context", type=_positive, help="positions a slot holds (default: the engine's choice)"
+    )
+    out.add_argument("--name", help="the model's name in the API (default: the file's stem)")
+    out.add_argument("--ready-file", type=Path, help="written with port and pid once the model answers")
+    return out
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("must be from 0 to 65535")
+    return value
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; StartError with exit code 3 when the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        out = socket.socket(family, kind, protocol)
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        out.bind(address)
+        out.listen(2048)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        raise StartError(
+            f"cannot listen on {host}:{port}",
+            "another process has the port" if taken else str(error.strerror or error),
+            f"ss -ltnp 'sport = :{port}'   # or --port 0 for a free one" if taken else "use --host 127.0.0.1",
+            MISSING_DEPENDENCY,
+        ) from error
+    return out
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Http(uvicorn.Server):
+    """uvicorn without its own signal handling, which ends the process by the signal instead of exit 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def drain(self) -> None:
+        """Finish what is under way and stop; asked again, stop now."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+async def serve(options: argparse.Namespace, service: Service, listener: socket.socket) -> None:
+    """Serve on `listener` while the model loads and after, until a signal; StartError if it cannot load."""
+    config = uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    http = _Http(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, http.drain)
+    serving = asyncio.create_task(http.serve(sockets=[listener]))
+    wanted = ModelOptions(
+        options.model,
+        options.name or options.model.stem,
+        threads=options.threads,
+        slots=options.slots,
+        context=options.context,
+    )
+    loaded = None
+    try:
+        loaded = await asyncio.to_thread(load, wanted, service.metrics)
+        service.served = loaded[0]
+        if not http.should_exit:
+            _announce(options, listener.getsockname(), service.served.fingerprint)
+        await serving
+    finally:
+        http.should_exit = True
+        await serving
+        if loaded is not None:
+            served, engine = loaded
+            served.scheduler.close()
+            engine.close()
+
+
+def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerprint: str) -> None:
+    host, port = address[:2]
+    shown = f"[{host}]" if ":" in str(host) else host
+    name = options.name or options.model.stem
+    sys.stderr.write(f"ready: {name} at http://{shown}:{port}/v1 ({fingerprint})\n")
+    sys.stderr.flush()
+    if options.ready_file is not None:
+        _write_atomic(options.ready_file, json.dumps({"port": port, "pid": os.getpid()}) + "\n")
+
+
+def _write_atomic(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    options = parser().parse_args(argv)
+    try:
+        key = read_key(options.key_file) if options.key_file is not None else None
+        if key is None and not is_loopback(options.host):
+            raise StartError(
+                f"refusing to listen on {options.host} without a key",
+                "anybody who reaches that address could use the model",
+                "add --key-file FILE, or use --host 127.0.0.1",
+                BAD_CONFIGURATION,
+            )
+        check_model_file(options.model)
+        listener = bind(options.host, options.port)
+        asyncio.run(serve(options, Service(key), listener))
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

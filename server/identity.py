@@ -1,0 +1,154 @@
+"""What exactly answers here: `GET /identity` and the `system_fingerprint` of every response.
+
+The fingerprint is `assay-` and the first 16 hex digits of the SHA-256 over the canonical JSON (sorted keys,
+no spaces, UTF-8) of the identity's parts that decide an answer's bytes:
+
+    {"model": {"file_sha256"}, "tokenizer", "chat_template",
+     "engine": {"library_sha256", "isa"}, "server", "settings": {"context", "kv_dtype"}}
+
+each copied from the identity as it stands, so whoever holds an identity can compute the fingerprint again.
+Threads, slots and chunk sizes are left out: they cannot change an answer. It is the server's own claim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+SCHEMA = "assay/identity/v1"
+READ_BYTES = 1 << 20
+
+# GGUF's `general.file_type` numbers of the formats that the engine reads.
+QUANTISATIONS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0"}
+
+# Libraries whose code takes part in making an answer.
+LIBRARIES = ("jinja2", "numpy", "tokenizers")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What the engine says about itself; see server/engine.py."""
+
+    version: str
+    library_sha256: str
+    source_sha256: str
+    compiler: str
+    flags: str
+    isa: str
+    kv_dtype: str
+    threads: int
+    slots: int
+    context: int
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hex; hashing releases the interpreter lock."""
+    digest = hashlib.sha256()
+    buffer = bytearray(READ_BYTES)
+    view = memoryview(buffer)
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(view[:count])
+    return digest.hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """Return the canonical JSON of `value`."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def tokenizer_sha256(metadata: Mapping[str, object]) -> str:
+    """Return the SHA-256 over the canonical JSON of all `tokenizer.ggml.*` metadata."""
+    part = {key: value for key, value in metadata.items() if key.startswith("tokenizer.ggml.")}
+    return hashlib.sha256(canonical(part)).hexdigest()
+
+
+def source_sha256(folder: Path) -> str:
+    """Return the SHA-256 over names and digests of the server's own Python files."""
+    files = {path.name: file_sha256(path) for path in sorted(folder.glob("*.py"))}
+    return hashlib.sha256(canonical(files)).hexdigest()
+
+
+def device_name() -> str:
+    """Return the processor's name as the kernel gives it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def describe(
+    *,
+    name: str,
+    model_sha256: str,
+    size_bytes: int,
+    metadata: Mapping[str, object],
+    template: str,
+    engine: EngineFacts,
+    prefill_chunk: int,
+) -> dict[str, object]:
+    """Return the identity document, its fingerprint included."""
+    file_type = metadata.get("general.file_type")
+    quantisation = QUANTISATIONS.get(file_type) if isinstance(file_type, int) else None
+    identity: dict[str, object] = {
+        "schema": SCHEMA,
+        "model": {
+            "name": name,
+            "file_sha256": model_sha256,
+            "size_bytes": size_bytes,
+            "architecture": metadata.get("general.architecture"),
+            "quantisation": quantisation,
+        },
+        "tokenizer": {"sha256": tokenizer_sha256(metadata)},
+        "chat_template": {"sha256": hashlib.sha256(template.encode()).hexdigest()},
+        "engine": {
+            "version": engine.version,
+            "library_sha256": engine.library_sha256,
+            "source_sha256": engine.source_sha256,
+            "compiler": engine.compiler,
+            "flags": engine.flags,
+            "isa": engine.isa,
+        },
+        "server": {
+            "source_sha256": source_sha256(Path(__file__).parent),
+            "libraries": {library: version(library) for library in LIBRARIES},
+        },
+        "device": {"kind": "cpu", "name": device_name()},
+        "settings": {
+            "threads": engine.threads,
+            "slots": engine.slots,
+            "context": engine.context,
+            "kv_dtype": engine.kv_dtype,
+            "prefill_chunk": prefill_chunk,
+        },
+    }
+    return {**identity, "system_fingerprint": fingerprint(identity)}
+
+
+def fingerprint(identity: Mapping[str, object]) -> str:
+    """Return the fingerprint of an identity document, as this module's docstring defines it."""
+    chosen: dict[str, object] = {
+        "model": _part(identity, "model", "file_sha256"),
+        "tokenizer": identity["tokenizer"],
+        "chat_template": identity["chat_template"],
+        "engine": _part(identity, "engine", "library_sha256", "isa"),
+        "server": identity["server"],
+        "settings": _part(identity, "settings", "context", "kv_dtype"),
+    }
+    return "assay-" + hashlib.sha256(canonical(chosen)).hexdigest()[:16]
+
+
+def _part(identity: Mapping[str, object], section: str, *keys: str) -> dict[str, object]:
+    values = identity[section]
+    if not isinstance(values, Mapping):
+        raise TypeError(f"the identity's {section} is no object")
+    return {key: values[key] for key in keys}

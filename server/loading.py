@@ -1,0 +1,173 @@
+"""From a model file to something that can answer: engine, tokenizer, template, identity, scheduler."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import jinja2
+
+from server import identity
+from server.engine import Engine, EngineError
+from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
+from server.metrics import Metrics
+from server.scheduler import Limits, Scheduler, Stepper
+from server.service import Served
+from server.template import ChatTemplate
+from server.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+MAGIC = b"GGUF"
+KV_SHAPE = ("block_count", "attention.head_count_kv", "attention.head_count", "embedding_length")
+KV_DTYPES = {16: "f16", 32: "f32"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What is served and how; None leaves the choice to the engine."""
+
+    path: Path
+    name: str
+    threads: int | None = None
+    slots: int = 8
+    context: int | None = None
+
+
+def check_model_file(path: Path) -> None:
+    """Raise StartError unless `path` is a readable file that begins like GGUF; reads four bytes."""
+    if not path.is_file():
+        why = "it is a directory" if path.is_dir() else "there is no such file"
+        raise StartError(
+            f"the model {path} cannot be read", why, "assay model fetch NAME", MISSING_DEPENDENCY
+        )
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(MAGIC))
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise StartError(f"the model {path} cannot be read", why, f"ls -l '{path}'") from error
+    if magic != MAGIC:
+        raise StartError(
+            f"the model {path} is not a GGUF file",
+            f"it begins with {magic!r}, not {MAGIC!r}",
+            "assay model fetch NAME",
+            BAD_CONFIGURATION,
+        )
+
+
+def load(options: ModelOptions, metrics: Metrics) -> tuple[Served, Engine]:
+    """Load the model, hashing its file meanwhile, and start its scheduler.
+
+    Raises:
+        StartError: the engine, the tokenizer or the template cannot be had from this file.
+    """
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(1, "digest") as pool:
+        digest = pool.submit(identity.file_sha256, options.path)
+        try:
+            engine = Engine(
+                options.path, threads=options.threads, slots=options.slots, context=options.context
+            )
+        except EngineError as error:
+            raise StartError(
+                f"the engine cannot load {options.path}",
+                str(error),
+                "assay doctor",
+                MISSING_DEPENDENCY,
+            ) from error
+        limits = Limits()
+        build = engine.build
+        facts = identity.EngineFacts(
+            version=version("assay"),
+            library_sha256=build.library_sha256,
+            source_sha256=build.source_sha256,
+            compiler=build.compiler,
+            flags=build.flags,
+            isa=engine.isa,
+            kv_dtype=_kv_dtype(engine),
+            threads=engine.threads,
+            slots=engine.slots,
+            context=engine.context,
+        )
+        template = engine.metadata.get("tokenizer.chat_template")
+        described = identity.describe(
+            name=options.name,
+            model_sha256=digest.result(),
+            size_bytes=options.path.stat().st_size,
+            metadata=engine.metadata,
+            template=template if isinstance(template, str) else "",
+            engine=facts,
+            prefill_chunk=limits.prefill_alone,
+        )
+    served = assemble(options.name, engine, engine.metadata, described, metrics, limits)
+    logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
+    return served, engine
+
+
+def _kv_dtype(engine: Engine) -> str:
+    """Name the cache's number format from the bytes it takes a position."""
+    architecture = engine.metadata.get("general.architecture")
+    shape = [engine.metadata.get(f"{architecture}.{key}") for key in KV_SHAPE]
+    layers, kv_heads, heads, width = (value if isinstance(value, int) else 0 for value in shape)
+    numbers = 2 * layers * kv_heads * (width // heads) if heads else 0
+    bits = 8 * engine.kv_bytes_per_position // numbers if numbers else 0
+    return KV_DTYPES.get(bits, f"{bits} bit")
+
+
+def assemble(
+    name: str,
+    engine: Stepper,
+    metadata: Mapping[str, object],
+    described: Mapping[str, object],
+    metrics: Metrics,
+    limits: Limits,
+) -> Served:
+    """Put tokenizer, template and scheduler around `engine` and start the scheduler."""
+    tokenizer = Tokenizer(metadata)
+    if tokenizer.size != engine.vocabulary:
+        raise StartError(
+            "the model file contradicts itself",
+            f"its tokenizer has {tokenizer.size} tokens, its output {engine.vocabulary}",
+            "assay model fetch NAME",
+            MISSING_DEPENDENCY,
+        )
+    scheduler = Scheduler(engine, tokenizer, metrics, limits)
+    served = Served(
+        name=name,
+        created=int(time.time()),
+        tokenizer=tokenizer,
+        template=_template(metadata, tokenizer),
+        scheduler=scheduler,
+        context=engine.context,
+        vocabulary=engine.vocabulary,
+        identity=described,
+        fingerprint=str(described["system_fingerprint"]),
+    )
+    scheduler.start()
+    return served
+
+
+def _template(metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate | None:
+    source = metadata.get("tokenizer.chat_template")
+    if not isinstance(source, str):
+        return None
+    variables = {}
+    for variable, key in (("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")):
+        token = metadata.get(f"tokenizer.ggml.{key}")
+        if isinstance(token, int) and 0 <= token < tokenizer.size:
+            variables[variable] = tokenizer.decode([token], control=True)
+    try:
+        return ChatTemplate(source, tokenizer.control_names, variables)
+    except jinja2.TemplateSyntaxError as error:
+        raise StartError(
+            "the model's chat template is no Jinja template",
+            f"line {error.lineno}: {error.message}",
+            "use a model file with a valid tokenizer.chat_template",
+            MISSING_DEPENDENCY,
+        ) from error

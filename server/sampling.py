@@ -1,0 +1,148 @@
+"""From one row of logits to one token, and to log-probabilities.
+
+Everything is float64, in a fixed order, and every tie goes to the lowest id, so a choice depends on its
+own logits, parameters and seed and on nothing that runs beside it. The random numbers are Philox's (a
+counter-based generator), keyed by (seed, choice): one uniform number a token.
+
+Order: logit bias and penalties, then temperature, top-k, top-p, min-p. Penalties are OpenAI's:
+`logit - presence * [count > 0] - frequency * count` with counts over the answer's own tokens.
+Log-probabilities are of the model, before all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+# Enough for nearly every top-p set; a flatter distribution pays for a full sort.
+NUCLEUS_TRIAL = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is chosen; the defaults are neutral."""
+
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether the logits are changed before the choice."""
+        return bool(self.logit_bias or self.presence_penalty or self.frequency_penalty)
+
+    @property
+    def is_argmax(self) -> bool:
+        """Whether the engine's own argmax is the answer."""
+        return self.temperature == 0 and not self.adjusts
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token with its log-probability (None: the first of a prompt) and the likeliest alternatives."""
+
+    token: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class Sampler:
+    """The choices of one answer: parameters, random stream and the counts that penalties need."""
+
+    def __init__(self, sampling: Sampling, seed: int, choice: int) -> None:
+        """Start the stream keyed by `seed` and `choice`, both taken modulo 2**64."""
+        self._sampling = sampling
+        key = [seed % 2**64, choice % 2**64]
+        self._random = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
+        self._counts: dict[int, int] = {}
+        bias = sampling.logit_bias
+        self._bias_ids = np.fromiter(bias.keys(), np.int64, len(bias))
+        self._bias = np.fromiter(bias.values(), np.float64, len(bias))
+
+    def choose(self, logits: NDArray[np.float32], argmax: int) -> int:
+        """Return the next token.
+
+        Args:
+            logits: float32 [vocabulary], not changed.
+            argmax: the engine's own greedy choice for the row.
+        """
+        sampling = self._sampling
+        if sampling.is_argmax:
+            return argmax
+        scores = logits.astype(np.float64)
+        if sampling.adjusts:
+            self._adjust(scores)
+        token = int(np.argmax(scores)) if sampling.temperature == 0 else self._draw(scores)
+        if sampling.presence_penalty or sampling.frequency_penalty:
+            self._counts[token] = self._counts.get(token, 0) + 1
+        return token
+
+    def _adjust(self, scores: Float) -> None:
+        scores[self._bias_ids] += self._bias
+        for token, count in self._counts.items():
+            scores[token] -= self._sampling.presence_penalty + self._sampling.frequency_penalty * count
+
+    def _draw(self, scores: Float) -> int:
+        sampling = self._sampling
+        # The maximum first: a tiny temperature then underflows to greedy instead of overflowing.
+        scores = (scores - scores.max()) / sampling.temperature
+        ids: Ids | None = None
+        if 0 < sampling.top_k < scores.size:
+            ids = top_ids(scores, sampling.top_k)
+            scores = scores[ids]
+        if sampling.top_p < 1:
+            ids, scores = _nucleus(ids, scores, sampling.top_p)
+        weights = np.exp(scores)
+        if sampling.min_p > 0:
+            weights[weights < sampling.min_p * weights.max()] = 0.0
+        cumulative = np.cumsum(weights)
+        place = int(np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right"))
+        # Rounding can put the mark on the very end; the last token with weight is meant.
+        last = int(np.flatnonzero(weights)[-1])
+        place = min(place, last)
+        return place if ids is None else int(ids[place])
+
+
+def top_ids(scores: Float, count: int) -> Ids:
+    """Return the `count` highest-scored ids, best first, ties by lowest id."""
+    if count >= scores.size:
+        return np.argsort(-scores, kind="stable")
+    limit = np.partition(scores, scores.size - count)[scores.size - count]
+    above = np.flatnonzero(scores > limit)
+    chosen = np.concatenate([above, np.flatnonzero(scores == limit)[: count - above.size]])
+    chosen.sort()
+    return chosen[np.argsort(-scores[chosen], kind="stable")]
+
+
+def _nucleus(ids: Ids | None, scores: Float, top_p: float) -> tuple[Ids, Float]:
+    """Return the smallest set of likeliest tokens whose probability reaches `top_p`, best first."""
+    total = float(np.exp(scores).sum())
+    if ids is not None:  # top-k has sorted them
+        order = np.arange(scores.size)
+    else:
+        order = top_ids(scores, NUCLEUS_TRIAL)
+        if float(np.exp(scores[order]).sum()) < top_p * total:
+            order = top_ids(scores, scores.size)
+    mass = np.cumsum(np.exp(scores[order]))
+    keep = order[: int(np.searchsorted(mass, top_p * total, side="left")) + 1]
+    return (keep if ids is None else ids[keep]), scores[keep]
+
+
+def token_logprob(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:
+    """Return a token's log-softmax over the whole vocabulary, with the `top` likeliest beside it."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    best = top_ids(scores, top) if top else ()
+    return TokenLogprob(token, float(scores[token]), tuple((int(i), float(scores[i])) for i in best))

@@ -1,0 +1,240 @@
+"""Continuous batching: one thread owns the engine and runs a step for whoever is there.
+
+At every step each answer under way adds its last token, and prompts that still have to be read share what
+is left of the step's token budget, oldest first. Requests join and leave between steps; a client that went
+away frees its slots before the next one. The engine gives the same bytes for a token whatever else is in
+its batch, so nothing here can change an answer at temperature 0.
+
+The thread sleeps on a condition when there is nothing to do. What it has for the event loop it hands over
+once a step, in one call, so the loop is woken once however many answers are under way. An exception of the
+engine ends the requests that were in the batch, with an error, and not the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from server.engine import Chunk, StepResult
+from server.errors import ApiError, engine_failed, queue_full
+from server.generation import Answer, Delta, Generation
+from server.metrics import Metrics
+from server.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+Event = Delta | ApiError
+
+# None ends a queue whose client went away; only the event loop puts it there.
+
+
+class Stepper(Protocol):
+    """The part of the engine that the scheduler drives."""
+
+    slots: int
+    context: int
+    vocabulary: int
+
+    def step(self, chunks: Sequence[Chunk]) -> StepResult:
+        """Run one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much work is taken on at once."""
+
+    waiting: int = 256  # choices without a slot before a request is refused with 429
+    prefill_alone: int = 512  # prompt tokens a step when nobody waits for his next token
+    prefill_mixed: int = 128  # prompt tokens a step beside answers under way, whose gap they lengthen
+    prefill_scored: int = 64  # the same, where each prompt token's logits are wanted (a row of memory each)
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One request's hold on the scheduler: its events, and whether its client is still there."""
+
+    loop: asyncio.AbstractEventLoop
+    events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue)
+    cancelled: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    ticket: Ticket
+    answer: Answer
+
+
+class Scheduler:
+    """The queue, the slots and the engine thread; `submit` and `cancel` come from the event loop."""
+
+    def __init__(self, engine: Stepper, tokenizer: Tokenizer, metrics: Metrics, limits: Limits) -> None:
+        """Make the scheduler; `start` runs it."""
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._metrics = metrics
+        self.limits = limits
+        self._condition = threading.Condition()
+        self._waiting: deque[_Job] = deque()
+        self._running: list[_Job] = []
+        self._free = list(range(engine.slots - 1, -1, -1))
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the engine thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End what is still under way with an error and join the thread."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, generations: Sequence[Generation]) -> Ticket:
+        """Queue the choices of one request; their index is their place in `generations`.
+
+        Raises:
+            ApiError: 429 when the queue has no room for all of them.
+        """
+        ticket = Ticket(asyncio.get_running_loop())
+        jobs = [_Job(ticket, Answer(each, index, self._tokenizer)) for index, each in enumerate(generations)]
+        with self._condition:
+            if self._closing:
+                raise ApiError(503, "the server is shutting down", kind="unavailable_error")
+            if len(self._waiting) + len(jobs) > self.limits.waiting + len(self._free):
+                raise queue_full(len(self._waiting))
+            self._waiting.extend(jobs)
+            self._metrics.waiting = len(self._waiting)
+            self._condition.notify()
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Forget a request: what waits leaves the queue now, what runs frees its slot within a step."""
+        ticket.cancelled = True
+        with self._condition:
+            self._waiting = deque(job for job in self._waiting if job.ticket is not ticket)
+            self._metrics.waiting = len(self._waiting)
+
+    def _run(self) -> None:
+        while self._admit():
+            batch = list(self._running)
+            try:
+                events = self._step(batch)
+            except Exception:
+                # Whatever it was, these requests cannot go on; the next ones may.
+                logger.exception("the engine failed on a batch of %d", len(batch))
+                events = [(job, engine_failed()) for job in batch]
+                self._metrics.engine_errors += 1
+            self._deliver(events)
+
+    def _admit(self) -> bool:
+        """Drop who left, wait for work, give out slots; False when the scheduler is closed."""
+        with self._condition:
+            self._retire({id(job) for job in self._running if job.ticket.cancelled})
+            while not (self._waiting or self._running or self._closing):
+                self._condition.wait()
+            if self._closing:
+                unfinished = [*self._running, *self._waiting]
+                self._deliver(
+                    [
+                        (job, ApiError(503, "the server is shutting down", kind="unavailable_error"))
+                        for job in unfinished
+                    ]
+                )
+                return False
+            while self._waiting and self._free:
+                job = self._waiting.popleft()
+                job.answer.slot = self._free.pop()
+                self._running.append(job)
+            self._metrics.waiting = len(self._waiting)
+            self._metrics.running = len(self._running)
+        return True
+
+    def _step(self, batch: Sequence[_Job]) -> list[tuple[_Job, Event]]:
+        chunks, by_slot = self._plan(batch)
+        result = self._engine.step(chunks)
+        now = time.perf_counter()
+        self._metrics.steps += 1
+        events: list[tuple[_Job, Event]] = []
+        for row, (slot, position) in enumerate(result.rows):
+            job = by_slot[slot]
+            answer = job.answer
+            if position + 1 < len(answer.generation.prompt):
+                answer.prompt_row(position, result.logits[row])
+                continue
+            delta = answer.token_row(result.logits[row], int(result.greedy[row]))
+            self._observe(answer, delta, now)
+            events.append((job, delta))
+        return events
+
+    def _plan(self, batch: Sequence[_Job]) -> tuple[list[Chunk], dict[int, _Job]]:
+        decoding = [job.answer for job in batch if job.answer.prefilled]
+        chunks = [Chunk(answer.slot, answer.position, (answer.last,), "last") for answer in decoding]
+        for answer in decoding:
+            answer.position += 1
+        budget = self.limits.prefill_mixed if decoding else self.limits.prefill_alone
+        by_slot = {job.answer.slot: job for job in batch}
+        written = {answer.slot for answer in decoding}
+        for job in batch:
+            answer = job.answer
+            if answer.slot in written or budget == 0:
+                continue
+            prompt = answer.generation.prompt
+            scored = answer.generation.prompt_logprobs
+            take = min(budget, self.limits.prefill_scored) if scored else budget
+            end = min(answer.position + take, len(prompt))
+            wanted: Literal["none", "last", "all"] = "last" if end == len(prompt) else "none"
+            if scored:
+                wanted = "all"
+            chunks.append(Chunk(answer.slot, answer.position, prompt[answer.position : end], wanted))
+            budget -= end - answer.position
+            answer.position = end
+        return chunks, by_slot
+
+    def _observe(self, answer: Answer, delta: Delta, now: float) -> None:
+        metrics = self._metrics
+        if answer.seen is None:
+            metrics.prompt_tokens += len(answer.generation.prompt)
+            metrics.ttft.observe(now - answer.submitted)
+        else:
+            metrics.itl.observe(now - answer.seen)
+        answer.seen = now
+        metrics.generated_tokens += 1 if delta.generated else 0
+
+    def _deliver(self, events: Sequence[tuple[_Job, Event]]) -> None:
+        """Free the slots of what has ended and hand every event to its event loop in one call."""
+        ended = {id(job) for job, event in events if isinstance(event, ApiError) or event.finish}
+        with self._condition:
+            self._retire(ended)
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Ticket, Event]]] = {}
+        for job, event in events:
+            if not job.ticket.cancelled:
+                by_loop.setdefault(job.ticket.loop, []).append((job.ticket, event))
+        for loop, items in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_hand_over, items)
+            except RuntimeError:  # the loop closed: nobody is left to tell
+                logger.warning("the event loop closed with %d answers under way", len(items))
+
+    def _retire(self, ended: set[int]) -> None:
+        """Give back the slots of the jobs in `ended`; the caller holds the condition."""
+        if not ended:
+            return
+        for job in self._running:
+            if id(job) in ended:
+                self._free.append(job.answer.slot)
+        self._running = [job for job in self._running if id(job) not in ended]
+        self._metrics.running = len(self._running)
+
+
+def _hand_over(items: Sequence[tuple[Ticket, Event]]) -> None:
+    for ticket, event in items:
+        ticket.events.put_nowait(event)

@@ -1,0 +1,181 @@
+"""Text to token ids and back, rebuilt from a GGUF file's metadata.
+
+Supported: GPT-2 byte-level BPE with the pre-tokenizer `smollm` (each digit alone, then the byte-level
+split); any other is an error that names it, since a wrong split is silently a worse model.
+
+Control tokens (type 3 in the metadata) are cut out here rather than registered as added tokens of the
+library, because whether `<|im_end|>` in a text is the control token or ten ordinary characters depends on
+who wrote it. `encode` takes both: a template's or a raw prompt's text is read with control tokens; a
+character of `guard` inside a control token's name marks it as a user's words (see server/template.py).
+
+Every normal token is a byte string, so decoding is concatenation and exact for any split of a character
+over tokens; server/textstream.py makes text of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers import models, pre_tokenizers
+
+from server.errors import MISSING_DEPENDENCY, StartError
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+
+# Names that end an answer in one chat format or another, beside the metadata's own end token: a model
+# trained on several formats ends with any of them.
+END_NAMES = frozenset(
+    {
+        "<|endoftext|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|end_of_text|>",
+        "<end_of_turn>",
+        "</s>",
+    }
+)
+
+
+def byte_alphabet() -> dict[str, int]:
+    """Return GPT-2's map of 256 printable characters to the bytes that they stand for."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    shifted = [byte for byte in range(256) if byte not in printable]
+    alphabet = {chr(byte): byte for byte in printable}
+    alphabet.update({chr(0x100 + order): byte for order, byte in enumerate(shifted)})
+    return alphabet
+
+
+def _metadata_list(metadata: Mapping[str, object], key: str) -> list[object]:
+    value = metadata.get(key)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise _unsupported(f"the metadata has no list `{key}`")
+    return list(value)
+
+
+def _unsupported(why: str) -> StartError:
+    return StartError(
+        "the model's tokenizer cannot be rebuilt",
+        why,
+        "use a model with a GPT-2 BPE tokenizer and the pre-tokenizer `smollm`",
+        MISSING_DEPENDENCY,
+    )
+
+
+class Tokenizer:
+    """A byte-level BPE tokenizer with explicit control tokens; safe to share between threads."""
+
+    def __init__(self, metadata: Mapping[str, object]) -> None:
+        """Rebuild the tokenizer from `tokenizer.ggml.*`; StartError names what is not supported."""
+        kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
+        if kind != "gpt2":
+            raise _unsupported(f"its kind is {kind!r}; only 'gpt2' is supported")
+        if split != "smollm":
+            raise _unsupported(f"its pre-tokenizer is {split!r}; only 'smollm' is supported")
+        names = [str(name) for name in _metadata_list(metadata, "tokenizer.ggml.tokens")]
+        types = [int(str(kind)) for kind in _metadata_list(metadata, "tokenizer.ggml.token_type")]
+        merges = [str(merge) for merge in _metadata_list(metadata, "tokenizer.ggml.merges")]
+        if len(names) != len(types):
+            raise _unsupported(f"{len(names)} tokens but {len(types)} token types")
+
+        vocabulary = {name: token for token, name in enumerate(names)}
+        self._bpe = LibraryTokenizer(
+            models.BPE(vocab=vocabulary, merges=[_pair(merge) for merge in merges], fuse_unk=False)
+        )
+        self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+            ]
+        )
+        alphabet = byte_alphabet()
+        self._bytes = tuple(
+            _token_bytes(name, kind, alphabet) for name, kind in zip(names, types, strict=True)
+        )
+        self._control = {
+            name: token for name, token in vocabulary.items() if types[token] in (CONTROL, UNKNOWN)
+        }
+        self._always = {name: token for name, token in vocabulary.items() if types[token] == USER_DEFINED}
+        self._names = tuple(names)
+        self._split_all = _splitter([*self._control, *self._always])
+        self.size = len(names)
+        begin = metadata.get("tokenizer.ggml.bos_token_id")
+        self._begin = begin if isinstance(begin, int) else None
+        self._add_begin = metadata.get("tokenizer.ggml.add_bos_token") is True and self._begin is not None
+        self.ends = frozenset(self._end_tokens(metadata))
+
+    def _end_tokens(self, metadata: Mapping[str, object]) -> Iterable[int]:
+        for key in ("eos", "eot", "eom"):
+            token = metadata.get(f"tokenizer.ggml.{key}_token_id")
+            if isinstance(token, int) and 0 <= token < self.size:
+                yield token
+        yield from (token for name, token in self._control.items() if name in END_NAMES)
+
+    @property
+    def control_names(self) -> Iterable[str]:
+        """The names of the control tokens, which a user's text must not forge."""
+        return self._control.keys()
+
+    def encode(self, text: str, guard: str | None = None) -> list[int]:
+        """Return the ids of `text`; control tokens' names become control tokens.
+
+        Args:
+            text: well-formed Unicode; lone surrogates are refused by the caller.
+            guard: a character that is dropped before the text reaches the byte-pair encoder; a name
+                that holds it is plain text.
+        """
+        ids: list[int] = []
+        for piece in self._split_all.split(text):
+            special = self._control.get(piece, self._always.get(piece))
+            if special is not None:
+                ids.append(special)
+            elif piece:
+                plain = piece.replace(guard, "") if guard else piece
+                ids.extend(self._bpe.encode(plain, add_special_tokens=False).ids)
+        if self._add_begin and self._begin is not None and ids[:1] != [self._begin]:
+            ids.insert(0, self._begin)
+        return ids
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token adds to an answer's text: control tokens add nothing."""
+        return self._bytes[token]
+
+    def spelling(self, token: int) -> bytes:
+        """Return a token's bytes where it must be visible: a control token's name is spelt out."""
+        return self._bytes[token] or self._names[token].encode()
+
+    def decode(self, tokens: Iterable[int], *, control: bool = False) -> str:
+        """Return the text of `tokens`; bytes that are no UTF-8 become U+FFFD.
+
+        Args:
+            tokens: ids below `size`.
+            control: spell control tokens out by name.
+        """
+        spell = self.spelling if control else self.token_bytes
+        return b"".join(spell(token) for token in tokens).decode("utf-8", "replace")
+
+
+def _pair(merge: str) -> tuple[str, str]:
+    left, _, right = merge.partition(" ")
+    return left, right
+
+
+def _token_bytes(name: str, kind: int, alphabet: Mapping[str, int]) -> bytes:
+    if kind in (CONTROL, UNKNOWN, UNUSED):
+        return b""
+    if kind == USER_DEFINED:
+        return name.encode()
+    try:
+        return bytes(alphabet[character] for character in name)
+    except KeyError as error:
+        raise _unsupported(f"the token {name!r} is not spelt in the byte-level alphabet") from error
+
+
+def _splitter(names: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern whose `split` cuts the names out and keeps them; longer names win."""
+    ordered = sorted(names, key=len, reverse=True)
+    # Without a name the pattern must never match: a lookahead for what cannot follow.
+    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")" if ordered else r"((?!))")
