@@ -127,18 +127,17 @@ def find_compiler() -> str:
 
 def _plan() -> _Plan:
     compiler = find_compiler()
-    avx2 = (SOURCES / _AVX2_ROOM).is_dir() and platform.machine() in ("x86_64", "AMD64")
+    avx2 = platform.machine() in ("x86_64", "AMD64")
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".cpp", ".h"))
     digest = hashlib.sha256()
     for path in files:
         content = path.read_bytes()
         digest.update(f"{path.relative_to(SOURCES).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
-    sources = tuple(
-        path.relative_to(SOURCES)
-        for path in files
-        if path.suffix == ".cpp" and (avx2 or path.parent.name != _AVX2_ROOM)
-    )
+    units = [path.relative_to(SOURCES) for path in files if path.suffix == ".cpp"]
+    # Linked last, the AVX2 room cannot lend a function that two rooms define to the portable one.
+    fast = [path for path in units if path.parent.name == _AVX2_ROOM]
+    sources = (*(path for path in units if path not in fast), *(fast if avx2 else ()))
     version = _run([compiler, "--version"]).partition("\n")[0].strip()
     return _Plan(compiler, version, sources, digest.hexdigest(), avx2)
 

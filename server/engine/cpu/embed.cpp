@@ -1,0 +1,79 @@
+// embed: one row of the packed table, widened to float.
+#include "cpu.h"
+#include "simd.h"
+
+namespace assay::cpu {
+namespace {
+
+// The 32-bit lanes of one row, 32 bytes apart (packed.h).
+inline __m256i gather8(const uint8_t* lanes) {
+  const __m256i offsets = _mm256_setr_epi32(0, 32, 64, 96, 128, 160, 192, 224);
+  return _mm256_i32gather_epi32(reinterpret_cast<const int*>(lanes), offsets, 1);
+}
+
+inline __m128i gather4(const uint8_t* lanes) {
+  return _mm_i32gather_epi32(reinterpret_cast<const int*>(lanes), _mm_setr_epi32(0, 32, 64, 96), 1);
+}
+
+inline float half_at(const uint8_t* halves, int row) {
+  uint16_t bits;
+  __builtin_memcpy(&bits, halves + 2 * row, sizeof bits);
+  return _cvtsh_ss(bits);
+}
+
+// 16 signed bytes times a scale plus an offset.
+inline void widen16(__m128i bytes, float scale, float offset, float* out) {
+  const __m256 s = _mm256_set1_ps(scale);
+  const __m256 o = _mm256_set1_ps(offset);
+  const __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  const __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)));
+  _mm256_storeu_ps(out, _mm256_add_ps(_mm256_mul_ps(low, s), o));
+  _mm256_storeu_ps(out + 8, _mm256_add_ps(_mm256_mul_ps(high, s), o));
+}
+
+inline void widen_nibbles(const uint8_t* lanes, float scale, float offset, float* out) {
+  const __m128i mask = _mm_set1_epi8(15);
+  const __m128i pairs = gather4(lanes);
+  widen16(_mm_and_si128(pairs, mask), scale, offset, out);
+  widen16(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask), scale, offset, out + 16);
+}
+
+void embed_block(TensorType type, const uint8_t* block, int row, float* out) {
+  const int group = row / 8;
+  const int lane = row % 8 * 4;
+  switch (type) {
+    case TensorType::q8_0: {
+      const __m256i bytes = gather8(block + 32 + group * 256 + lane);
+      const float scale = half_at(block, row);
+      widen16(_mm256_castsi256_si128(bytes), scale, 0.0f, out);
+      widen16(_mm256_extracti128_si256(bytes, 1), scale, 0.0f, out + 16);
+      return;
+    }
+    case TensorType::q4_1:
+      widen_nibbles(block + 64 + group * 128 + lane, half_at(block, row), half_at(block + 32, row), out);
+      return;
+    case TensorType::q4_0: {
+      const float scale = half_at(block, row);
+      widen_nibbles(block + 32 + group * 128 + lane, scale, -8.0f * scale, out);
+      return;
+    }
+    case TensorType::f16:
+      for (int column = 0; column < kBlock; ++column) out[column] = half_at(block + 32 * column, row);
+      return;
+    case TensorType::f32:
+      for (int column = 0; column < kBlock; ++column) __builtin_memcpy(out + column, block + 64 * column + 4 * row, 4);
+      return;
+  }
+}
+
+}  // namespace
+
+void embed(const Packed& table, int token, float* out) {
+  const uint8_t* panel = table.base + static_cast<size_t>(token / kPanelRows) * table.panel_bytes;
+  const size_t bytes = table.panel_bytes / static_cast<size_t>(table.columns / kBlock);
+  for (int block = 0; block < table.columns / kBlock; ++block) {
+    embed_block(table.type, panel + static_cast<size_t>(block) * bytes, token % kPanelRows, out + block * kBlock);
+  }
+}
+
+}  // namespace assay::cpu

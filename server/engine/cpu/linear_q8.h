@@ -1,0 +1,71 @@
+// Q8_0 panels times rows. Bytes are signed on both sides: |x| times (w with x's sign).
+#pragma once
+
+#include "linear_tile.h"
+
+namespace assay::cpu {
+namespace {
+
+constexpr size_t kQ8Block = 544;
+constexpr int kQ8Prefetch = 2048;  // bytes ahead in the stream
+
+// `kRows` rows from `first` on; eight weight rows at a time when kRows > 1, all 16 at once for one row.
+template <int kRows, int kGroups>
+void q8_tile(const uint8_t* panel, int group, const Packed& matrix, const Rows& rows, int first, const Output& output,
+             int column, int valid) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  const int blocks = matrix.columns / kBlock;
+  __m256 total[kRows][kGroups] = {};
+  for (int block = 0; block < blocks; ++block, panel += kQ8Block) {
+    if (kRows == 1) {
+      for (int line = 0; line < 576; line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(panel + kQ8Prefetch + line), _MM_HINT_T0);
+      }
+    }
+    __m256i dot[kRows][kGroups] = {};
+#pragma GCC unroll 8
+    for (int v = 0; v < 8; ++v) {
+#pragma GCC unroll 4
+      for (int row = 0; row < kRows; ++row) {
+        const __m256i x = broadcast4(rows.q + static_cast<size_t>(first + row) * matrix.columns + block * kBlock + 4 * v);
+        const __m256i magnitude = _mm256_abs_epi8(x);
+#pragma GCC unroll 2
+        for (int g = 0; g < kGroups; ++g) {
+          const __m256i w =
+              _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + 32 + (group + g) * 256 + 32 * v));
+          const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(w, x));
+          dot[row][g] = _mm256_add_epi32(dot[row][g], _mm256_madd_epi16(pairs, ones));
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      const __m256 row_scale = _mm256_broadcast_ss(rows.scale + static_cast<size_t>(first + row) * blocks + block);
+      for (int g = 0; g < kGroups; ++g) {
+        total[row][g] = add_scaled(dot[row][g], load_half(panel + 16 * (group + g)), row_scale, total[row][g]);
+      }
+    }
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int g = 0; g < kGroups; ++g) {
+      store8(output, first + row, column + 8 * (group + g), valid - 8 * (group + g), total[row][g]);
+    }
+  }
+}
+
+inline void q8_panel(const uint8_t* panel, const Packed& matrix, const Rows& rows, const Output& output, int column,
+                     int valid) {
+  if (rows.count == 1) {
+    q8_tile<1, 2>(panel, 0, matrix, rows, 0, output, column, valid);
+    return;
+  }
+  for (int group = 0; group < 2; ++group) {
+    int row = 0;
+    for (; row + 4 <= rows.count; row += 4) q8_tile<4, 1>(panel, group, matrix, rows, row, output, column, valid);
+    for (; row + 2 <= rows.count; row += 2) q8_tile<2, 1>(panel, group, matrix, rows, row, output, column, valid);
+    if (row < rows.count) q8_tile<1, 1>(panel, group, matrix, rows, row, output, column, valid);
+  }
+}
+
+}  // namespace
+}  // namespace assay::cpu
