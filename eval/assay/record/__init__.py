@@ -1,0 +1,1 @@
+"""The record of a run: samples, counts, intervals, summary, manifest. Derived from native records only."""

@@ -1,0 +1,116 @@
+"""`manifest.json`: the digest of every file of a run but itself, the statement and the report.
+
+It is written last, so a run without one was not finished. Whoever holds its digest holds the whole run.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.digest import sha256_files
+from assay.errors import VerificationError
+from assay.files import read_json, write_json_atomic
+
+NAME = "manifest.json"
+SCHEMA = "assay/manifest/v1"
+OUTSIDE = frozenset({NAME, "statement.dsse.json", "report.html"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One file that is not as the manifest says."""
+
+    path: str
+    what: str
+
+
+def run_digests(run: Path) -> dict[str, str]:
+    """What stands in the run directory now, by relative path: `sha256:<hex>` of a file, `link:<target>`.
+
+    Evaluators leave links of their own (`logs/latest`); one is recorded by its target, and only where that is
+    a plain name in the same folder, so that no link can bring outside bytes into a record.
+
+    Raises:
+        VerificationError: the run directory holds another link, or a special file.
+    """
+    found: dict[str, str] = {}
+    files: list[Path] = []
+    for folder, folders, names in os.walk(run, followlinks=False):
+        for name in sorted([*folders, *names]):
+            path = Path(folder) / name
+            relative = path.relative_to(run).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                target = str(path.readlink())
+                if target in {"", ".", ".."} or "/" in target:
+                    raise VerificationError(
+                        f"{relative} is a link to {target}", "a record holds its own bytes only"
+                    )
+                found[relative] = f"link:{target}"
+            elif stat.S_ISREG(mode):
+                files.append(path)
+            elif not stat.S_ISDIR(mode):
+                raise VerificationError(
+                    f"{relative} is neither a file nor a directory", "a record holds only bytes"
+                )
+    for path, digest in sha256_files(files).items():
+        found[path.relative_to(run).as_posix()] = f"sha256:{digest}"
+    return {name: found[name] for name in sorted(found) if name not in OUTSIDE}
+
+
+def write_manifest(run: Path) -> None:
+    """Write the manifest over everything that stands in the run directory now."""
+    write_json_atomic(run / NAME, {"schema_version": SCHEMA, "files": run_digests(run)})
+
+
+def load_manifest(run: Path) -> dict[str, str]:
+    """The recorded digests by path.
+
+    Raises:
+        VerificationError: there is no manifest, or it is not one.
+    """
+    path = run / NAME
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise VerificationError(
+            f"{run} has no {NAME}", "it is written last, so this run did not finish", f"assay status {run}"
+        ) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise VerificationError(f"{path} is not a regular file", "", "restore the run from where you got it")
+    try:
+        value: Any = read_json(path)
+        if value["schema_version"] != SCHEMA:
+            raise ValueError(f"schema_version is {value['schema_version']!r}, expected {SCHEMA!r}")
+        recorded = {str(name): str(item) for name, item in value["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise VerificationError(
+            f"{path} is not a manifest", str(error), "restore it from where you got it"
+        ) from error
+    return recorded
+
+
+def compare(run: Path) -> list[Difference]:
+    """Hold the run directory against its manifest; an empty list means every file is as recorded.
+
+    Raises:
+        VerificationError: there is no usable manifest.
+    """
+    recorded = load_manifest(run)
+    differences = []
+    try:
+        actual = run_digests(run)
+    except VerificationError as error:
+        return [Difference(str(run), error.what)]
+    for name in sorted(recorded.keys() | actual.keys()):
+        if name not in actual:
+            differences.append(Difference(name, "recorded, but missing"))
+        elif name not in recorded:
+            differences.append(Difference(name, "not recorded: it was added"))
+        elif actual[name] != recorded[name]:
+            differences.append(Difference(name, f"is {actual[name]}, recorded {recorded[name]}"))
+    return differences

@@ -1,0 +1,114 @@
+"""One row of `samples.jsonl`: one rollout of one task, and what became of it.
+
+Every planned rollout has exactly one row, also those that never happened: `planned = scored + errored +
+truncated + missing`. A truncated answer is scored all the same (upstream scores it), but told apart, since
+a limit that cuts answers is a finding about the run and not about the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Status = Literal["scored", "errored", "truncated", "missing"]
+STATUSES: tuple[Status, ...] = ("scored", "errored", "truncated", "missing")
+
+
+class Seconds(BaseModel):
+    """Where a rollout's time went, in seconds; None where the evaluator did not measure."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    boot_s: float | None = None
+    setup_s: float | None = None
+    agent_s: float | None = None
+    scoring_s: float | None = None
+    total_s: float | None = None
+
+
+class Sample(BaseModel):
+    """One rollout, derived from the evaluator's own record, which stays authoritative.
+
+    Attributes:
+        entry: The profile's entry.
+        task_key: The task's key as the taskset gives it.
+        rollout: 0-based number of the repetition.
+        family: The generator or subset the task belongs to.
+        cluster: Digest of the question; rows that share it ask the same thing.
+        prompt_digest: SHA-256 over the canonical JSON of the prompt's messages.
+        answer_digest: SHA-256 of the answer's text; None when there is no answer.
+        reward: Sum of score times weight; None unless scored or truncated.
+        rewards: Each reward's score by name.
+        status: What became of it.
+        error: Kind and message of the failure, for an errored row.
+        empty: The answer has no visible text.
+        finish_reason: Of the last model call.
+        stop_condition: Why the harness ended the rollout.
+        prompt_tokens: Tokens sent, cached ones included where the server tells.
+        completion_tokens: Tokens generated.
+        attempts: Model calls made, failed ones that the harness repeated included.
+        seconds: Where the time went.
+        line: 1-based line of the evaluator's record this row was derived from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entry: str
+    task_key: str
+    rollout: int
+    family: str
+    cluster: str
+    prompt_digest: str | None
+    answer_digest: str | None
+    reward: float | None
+    rewards: Mapping[str, float]
+    status: Status
+    error: str | None
+    empty: bool
+    finish_reason: str | None
+    stop_condition: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    attempts: int
+    seconds: Seconds
+    line: int | None
+
+
+class PlannedTask(BaseModel):
+    """A task the run must hold a row for, known from the taskset alone, before any model is asked.
+
+    Attributes:
+        key: The task's key.
+        family: The generator or subset it belongs to.
+        prompt_digest: SHA-256 over the canonical JSON of the prompt's messages.
+        question_digest: SHA-256 of the question; equal for duplicates.
+        duplicate_of: Key of the earlier task with the same question, if there is one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    key: str
+    family: str
+    prompt_digest: str
+    question_digest: str
+    duplicate_of: str | None = None
+
+
+class Baseline(BaseModel):
+    """The constant answer that would score best in a family, by the library's own scorer."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    answer: str
+    score: float
+
+
+class TaskPlan(BaseModel):
+    """What the taskset says it will ask: tasks in order, and the constant-answer baseline a family."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    tasks: tuple[PlannedTask, ...]
+    baselines: Mapping[str, Baseline]
