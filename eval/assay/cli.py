@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from assay import __version__
 from assay.console import complain, say
@@ -55,6 +56,12 @@ def shared() -> argparse.ArgumentParser:
     return parent
 
 
+def answer(value: Mapping[str, object]) -> None:
+    """Print the one JSON object that `--json` promises, as a line of stdout of its own."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its documented exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -71,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.verbose:
             traceback.print_exc()
         complain(error)
+        if arguments.json:
+            answer({"status": "error", "error": vars(error), "exit_code": error.exit_code})
         return error.exit_code
     except KeyboardInterrupt:
         say("assay: cancelled")

@@ -21,10 +21,10 @@ PR_SET_PDEATHSIG = 1
 TERMINATE_GRACE_S = 10.0
 
 
-def _die_with_parent() -> None:
-    """Runs in the child before exec: SIGKILL it when the thread that started it ends."""
+def _die_with_parent(number: int) -> None:
+    """Runs in the child before exec: have it signalled when the thread that started it ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def start(
@@ -34,6 +34,7 @@ def start(
     cwd: Path,
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     stderr: IO[bytes] | int = subprocess.STDOUT,
+    death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
     """Start a child in its own process group.
 
@@ -43,6 +44,7 @@ def start(
         cwd: Its working directory.
         stdout: Where its output goes.
         stderr: Where its diagnostics go; with its output by default.
+        death_signal: What it gets when this process dies; a child that must clean up wants SIGTERM.
 
     Raises:
         OSError: the program cannot be started.
@@ -55,7 +57,7 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=lambda: _die_with_parent(death_signal),
     )
 
 

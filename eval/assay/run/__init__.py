@@ -1,0 +1,1 @@
+"""Running a profile: plan, freeze, probe, launch, watch, record."""

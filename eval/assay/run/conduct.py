@@ -1,0 +1,301 @@
+"""Conducting a run: freeze, serve, ask, check again, record; whatever happens, the record tells the truth.
+
+The order matters. Inputs are hashed and the server identified before the first request and after each entry;
+a difference fails the run. Samples and summary are derived from what lies on the disk when the evaluator has
+ended, however it ended, and the manifest is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay import models
+from assay.console import say
+from assay.errors import AssayError, CancelledError, ConfigurationError
+from assay.evaluator import Evaluator, load_evaluator
+from assay.files import write_json_atomic
+from assay.paths import OWNED, owned_directory
+from assay.plan import NAME as RESOLVED
+from assay.plan import EntryPlan, OwnServer, Plan, overrides
+from assay.process import end, start
+from assay.record.manifest import write_manifest
+from assay.record.results import derive, summarise, write_results
+from assay.record.sample import TaskPlan
+from assay.record.summary import Summary
+from assay.record.vf_eval import TRACES
+from assay.run import containers, native, provenance
+from assay.run.endpoint import Endpoint, Identity, probe
+from assay.run.freeze import changes, freeze
+from assay.run.key import Key
+from assay.run.native import Workplace
+from assay.run.serving import serve
+from assay.run.state import EntryState, Phase, State, now, save_state, this_process
+from assay.run.watch import Cancellation, cancellation, watch
+from assay.run.worktree import look
+
+CLEANUP_GRACE_S = 30.0
+
+
+@dataclass
+class Progress:
+    """What is known of a run so far; `conduct` alone changes it.
+
+    Attributes:
+        run: Its directory.
+        plan: What it does.
+        state: As last saved.
+        tasks: What each entry asks.
+        problems: Faults that fail the run.
+        notes: Faults that do not.
+        identity: What the server claimed first.
+        seconds: Wall time by phase.
+    """
+
+    run: Path
+    plan: Plan
+    state: State
+    tasks: dict[str, TaskPlan] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    identity: Identity | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def save(self, phase: Phase | None = None, error: str | None = None) -> None:
+        """Write the state, in a new phase if one is given."""
+        changed = {"phase": phase or self.state.phase, "error": error or self.state.error}
+        self.state = self.state.model_copy(update=changed)
+        save_state(self.run, self.state)
+
+    def entry(self, name: str, **changed: object) -> None:
+        """Change one entry's state and write it."""
+        entries = tuple(
+            entry.model_copy(update=changed) if entry.name == name else entry for entry in self.state.entries
+        )
+        self.state = self.state.model_copy(update={"entries": entries})
+        save_state(self.run, self.state)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the block's wall time to a phase."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + time.monotonic() - begin, 3)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has been recorded."""
+
+    run: Path
+    summary: Summary
+
+
+def create(plan: Plan, runs: Path) -> Progress:
+    """Make the run's directory with the resolved configuration and the first state in it.
+
+    Raises:
+        ConfigurationError: a directory of that name is already there; it is left alone.
+    """
+    run = runs / f"{plan.profile}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{plan.digest[:8]}"
+    try:
+        run.mkdir(mode=0o755)
+    except FileExistsError:
+        raise ConfigurationError(
+            f"{run} is already there",
+            "a run never writes into another's directory",
+            "wait a second, run again",
+        ) from None
+    entries = tuple(EntryState(name=entry.name, planned=entry.planned) for entry in plan.entries)
+    state = State(
+        profile=plan.profile, phase="starting", owner=this_process(), started_at=now(), entries=entries
+    )
+    progress = Progress(run, plan, state)
+    progress.save()
+    write_json_atomic(run / RESOLVED, plan.model_dump(mode="json"))
+    return progress
+
+
+def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
+    """Carry out a plan and record it.
+
+    Args:
+        plan: What to do; its set-up has been checked.
+        key: The endpoint's key, when the server is not the run's own.
+        runs: Where the run's directory is made.
+
+    Raises:
+        AssayError: nothing could be asked at all; the run's directory then holds why.
+    """
+    with cancellation() as asked:
+        progress = create(plan, runs)
+        say(f"assay: run directory: {progress.run}")
+        begin = time.monotonic()
+        workplace = Workplace(owned_directory(OWNED / "private" / progress.run.name, mode=0o700))
+        try:
+            _ask(progress, key, workplace, asked)
+        except AssayError as error:
+            with contextlib.suppress(AssayError, OSError):
+                phase: Phase = "cancelled" if isinstance(error, CancelledError) else "failed"
+                progress.save(phase, str(error))
+            raise
+        finally:
+            shutil.rmtree(workplace.path, ignore_errors=True)
+        progress.seconds["wall"] = round(time.monotonic() - begin, 3)
+        return _record(progress, asked)
+
+
+def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cancellation) -> None:
+    plan = progress.plan
+    evaluator = load_evaluator(plan.evaluator)
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        with progress.timed("freeze"):
+            before = freeze(plan, evaluator)
+            provenance.record_inputs(progress.run, "before", before)
+            provenance.record_files(progress.run, plan)
+            provenance.record_worktree(progress.run, look())
+            provenance.record_environment(progress.run, plan)
+        described = pool.submit(_describe, progress, workplace, key)
+        with progress.timed("server"):
+            endpoint = _endpoint(progress, key, workplace, stack, asked)
+        with progress.timed("describe"):
+            described.result()
+        progress.save("running")
+        for entry in plan.entries:
+            if asked.asked:
+                return
+            _run_entry(progress, entry, endpoint, workplace, asked)
+            if not asked.asked:
+                _check_again(progress, entry, endpoint, evaluator, before)
+
+
+def _endpoint(
+    progress: Progress, key: Key | None, workplace: Workplace, stack: ExitStack, asked: Cancellation
+) -> Endpoint:
+    server = progress.plan.server
+    if isinstance(server, OwnServer):
+        model = models.verify(server.model)
+        endpoint = stack.enter_context(
+            serve(server, model, workplace, progress.run / "server.log", lambda: asked.asked)
+        )
+    else:
+        endpoint = Endpoint(server.base_url, server.model, key)
+    progress.identity = probe(endpoint)
+    return endpoint
+
+
+def _describe(progress: Progress, workplace: Workplace, key: Key | None) -> None:
+    plan = progress.plan
+    env = native.environment(plan, workplace, key, progress.run.name)
+    for entry in plan.entries:
+        launch = _launch_folder(progress, entry)
+        native.write_launch(launch, entry, {})
+        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, workplace.path)
+        progress.tasks[entry.name] = tasks
+        provenance.record_tasks(progress.run, entry.name, tasks)
+
+
+def _launch_folder(progress: Progress, entry: EntryPlan) -> Path:
+    return provenance.folder(progress.run) / "launch" / entry.name
+
+
+def _run_entry(
+    progress: Progress, entry: EntryPlan, endpoint: Endpoint, workplace: Workplace, asked: Cancellation
+) -> None:
+    plan, run = progress.plan, progress.run
+    if progress.identity is not None:
+        provenance.record_server(run, entry.name, "before", progress.identity)
+    over = overrides(plan, entry, endpoint.base_url, endpoint.model, run, run.name)
+    files = native.write_launch(_launch_folder(progress, entry), entry, over)
+    words = native.command(plan, files)
+    env = native.environment(plan, workplace, endpoint.key, run.name)
+    write_json_atomic(
+        _launch_folder(progress, entry) / "command.json",
+        {"command": words, "variables": sorted(env), "working_directory": str(workplace.path)},
+    )
+    progress.entry(entry.name, started_at=now())
+    with progress.timed("native"), (run / "run.log").open("ab") as log:
+        child = start(words, env=env, cwd=workplace.path, stdout=log, death_signal=signal.SIGTERM)
+        try:
+            done = watch(
+                f"{plan.profile}/{entry.name}",
+                entry.planned,
+                run / entry.name / TRACES,
+                lambda: child.poll() is None,
+                asked,
+                lambda count: progress.entry(entry.name, finished=count),
+            )
+            if asked.asked:
+                _stop(progress, child, asked)
+        finally:
+            code = end(child)
+            containers.sweep(run.name)
+    progress.entry(entry.name, finished=done, ended_at=now(), native_exit_code=code)
+    if code != 0 and not asked.asked:
+        words_said = native.last_words((run / "run.log").read_bytes())
+        progress.notes.append(f"{entry.name}: the evaluator ended with exit code {code}: {words_said}")
+
+
+def _stop(progress: Progress, child: subprocess.Popen[bytes], asked: Cancellation) -> None:
+    say("assay: stopping; what has finished is kept (again to stop at once)")
+    child.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + CLEANUP_GRACE_S
+    while child.poll() is None and not asked.urgent and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _check_again(
+    progress: Progress, entry: EntryPlan, endpoint: Endpoint, evaluator: Evaluator, before: dict[str, str]
+) -> None:
+    with progress.timed("freeze"):
+        try:
+            identity = probe(endpoint)
+            provenance.record_server(progress.run, entry.name, "after", identity)
+            if identity != progress.identity:
+                progress.problems.append(f"{entry.name}: the server is not the one that the run began with")
+        except AssayError as error:
+            progress.problems.append(f"{entry.name}: the server cannot be identified any more: {error}")
+        try:
+            after = freeze(progress.plan, evaluator)
+            provenance.record_inputs(progress.run, f"after-{entry.name}", after)
+            progress.problems += [
+                f"{entry.name}: the frozen input {name} changed during the run"
+                for name in changes(before, after)
+            ]
+        except AssayError as error:
+            progress.problems.append(f"{entry.name}: a frozen input cannot be verified any more: {error}")
+
+
+def _record(progress: Progress, asked: Cancellation) -> Finished:
+    begin = time.monotonic()
+    progress.save("recording")
+    run, plan = progress.run, progress.plan
+    samples, faults = derive(run, plan, progress.tasks)
+    summary = summarise(
+        plan,
+        progress.tasks,
+        samples,
+        problems=[*progress.problems, *faults],
+        notes=progress.notes,
+        cancelled=asked.asked,
+        server=progress.identity.fingerprint if progress.identity else None,
+    )
+    write_results(run, samples, summary)
+    progress.seconds["record"] = round(time.monotonic() - begin, 3)
+    write_json_atomic(provenance.folder(run) / "seconds.json", progress.seconds)
+    progress.state = progress.state.model_copy(update={"ended_at": now()})
+    progress.save(summary.status, "; ".join(summary.problems) or None)
+    write_manifest(run)
+    return Finished(run, summary)

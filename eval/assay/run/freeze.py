@@ -1,0 +1,91 @@
+"""Frozen inputs: everything that decides a result, by digest, before and after each entry.
+
+A run is a value: if one of these changes while it runs, nobody can say what it measured, and it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from assay import models, sandbox, setup
+from assay.digest import combined_digest, sha256_bytes, sha256_files, tree_digests
+from assay.errors import VerificationError
+from assay.evaluator import Evaluator
+from assay.paths import EVAL, EVALUATORS, ROOT, RUNTIME, TASKSETS, relative
+from assay.plan import OwnServer, Plan
+
+LOCKS = ("build.lock", "requirements.lock", "models.lock")
+EVALUATOR_FILES = ("evaluator.toml", "build.lock", "requirements.lock")
+
+
+def lock_files(evaluator: str) -> list[Path]:
+    """The files that pin what runs: locks, the evaluator's description, the sandbox's recipe; sorted."""
+    named = [ROOT / name for name in LOCKS] + [EVALUATORS / evaluator / name for name in EVALUATOR_FILES]
+    recipe = [path for path in RUNTIME.iterdir() if path.is_file() and not path.name.startswith(".")]
+    return sorted([*named, *recipe])
+
+
+def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
+    """Hash every input of the plan.
+
+    Args:
+        plan: What runs.
+        evaluator: The evaluator it names.
+
+    Returns:
+        SHA-256 by name: `file:<path>`, `tree:<path>`, `environment:<name>`, `model:<name>`, `sandbox:image`,
+        `launch:<entry>/<file>`.
+
+    Raises:
+        PrerequisiteError: an environment, the model or the image is missing.
+        VerificationError: one of them is not what its lock says.
+    """
+    inputs: dict[str, str] = {}
+    trees = [EVAL / "assay", EVAL / "scripts", *(TASKSETS / name for name in evaluator.tasksets)]
+    if isinstance(plan.server, OwnServer):
+        trees.append(ROOT / "server")
+    with ThreadPoolExecutor(2) as pool:
+        # Two at a time: one waits for the disk while the other computes.
+        environments = pool.map(_environment, ("assay", plan.evaluator))
+        for path, digest in sha256_files(lock_files(plan.evaluator)).items():
+            inputs[f"file:{relative(path)}"] = digest
+        for tree in trees:
+            inputs[f"tree:{relative(tree)}"] = combined_digest(tree_digests(tree))
+        for entry in plan.entries:
+            for name, text in entry.launch.items():
+                inputs[f"launch:{entry.name}/{name}"] = sha256_bytes(text.encode("utf-8"))
+        if isinstance(plan.server, OwnServer):
+            models.verify(plan.server.model)
+            inputs[f"model:{plan.server.model}"] = models.entry(plan.server.model).sha256
+        if plan.runtime == "docker":
+            inputs["sandbox:image"] = sandbox.check().image_id
+        inputs.update(environments)
+    return dict(sorted(inputs.items()))
+
+
+def _environment(name: str) -> tuple[str, str]:
+    return f"environment:{name}", setup.check(setup.ENVIRONMENTS[name]).digest
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The names of inputs that differ, sorted."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def require_unchanged(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise VerificationError, naming each input, when one changed."""
+    changed = changes(before, after)
+    if changed:
+        raise VerificationError(
+            f"{len(changed)} frozen input(s) changed during the run: {', '.join(changed)}",
+            "nobody can say what such a run measured",
+            "leave the checkout alone while a run is live, then run again",
+        )
+
+
+def names(inputs: Iterable[str], kind: str) -> list[str]:
+    """The inputs of one kind, e.g. "file", without the prefix."""
+    prefix = f"{kind}:"
+    return [name.removeprefix(prefix) for name in inputs if name.startswith(prefix)]

@@ -1,0 +1,176 @@
+"""Launching the evaluator: its own command, in its own environment, offline, in a private home.
+
+The evaluator gets nothing of the caller's environment but what is listed here, so that no user's
+configuration, cache or credential decides a result or leaks into a record. Its key stands in its
+environment alone. Everything it writes lands in the run directory or in the run's private folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.errors import ConfigurationError, RunError
+from assay.evaluator import load_evaluator
+from assay.files import write_atomic, write_json_atomic
+from assay.paths import CACHE, owned_directory
+from assay.plan import KEY_VARIABLE, LAUNCH_FILES, EntryPlan, Plan
+from assay.profile import describe as describe_error
+from assay.record.sample import Baseline, PlannedTask, TaskPlan
+from assay.run.key import Key
+
+PASSED_ON = ("LANG", "LC_ALL", "TZ", "DOCKER_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A run's private folder: gone when the run ends, never part of the record.
+
+    Attributes:
+        path: Mode 0700, inside the checkout.
+    """
+
+    path: Path
+
+    def folder(self, name: str) -> Path:
+        """A folder of that name inside, made if need be."""
+        path = self.path / name
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+
+def environment(plan: Plan, workplace: Workplace, key: Key | None, run_name: str) -> dict[str, str]:
+    """The evaluator's whole environment.
+
+    Args:
+        plan: What runs.
+        workplace: The run's private folder.
+        key: The endpoint's key.
+        run_name: Labels what the evaluator starts, so that it can be found again.
+    """
+    evaluator = load_evaluator(plan.evaluator)
+    binaries = evaluator.binaries
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {
+        **passed,
+        **evaluator.environment,
+        "PATH": os.pathsep.join([str(binaries), os.environ.get("PATH", os.defpath)]),
+        "VIRTUAL_ENV": str(binaries.parent),
+        "HOME": str(workplace.folder("home")),
+        "XDG_CACHE_HOME": str(workplace.folder("cache")),
+        "TMPDIR": str(workplace.folder("tmp")),
+        "HF_HOME": str(workplace.folder("hf")),
+        "HF_DATASETS_CACHE": str(workplace.folder("arrow")),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "UV_CACHE_DIR": str(owned_directory(CACHE / "uv")),
+        "PYTHONNOUSERSITE": "1",
+        "VF_RUN_ID": run_name,
+        # Without a key the evaluator wants the variable all the same; the server then ignores it.
+        KEY_VARIABLE: key.reveal() if key else "none",
+    }
+
+
+def write_launch(folder: Path, entry: EntryPlan, over: Mapping[str, Any]) -> list[Path]:
+    """Write an entry's launch files and the overrides, and return them in their layering order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in LAUNCH_FILES:
+        write_atomic(folder / name, entry.launch[name].encode("utf-8"))
+        paths.append(folder / name)
+    write_json_atomic(folder / "overrides.json", over)
+    return [*paths, folder / "overrides.json"]
+
+
+def command(plan: Plan, files: list[Path], dry_run: bool = False) -> list[str]:
+    """The evaluator's native command line over layered configuration files."""
+    evaluator = load_evaluator(plan.evaluator)
+    words = [str(evaluator.binaries / evaluator.command)]
+    for path in files:
+        words += ["@", str(path)]
+    return [*words, "--no-rich", "--no-push", *(["--dry-run"] if dry_run else [])]
+
+
+def validate(plan: Plan, entry: EntryPlan, files: list[Path], env: Mapping[str, str], cwd: Path) -> None:
+    """Let the evaluator itself resolve and validate an entry's configuration.
+
+    Raises:
+        ConfigurationError: it refuses; the message holds its last words.
+    """
+    done = subprocess.run(
+        command(plan, files, dry_run=True),
+        env=dict(env),
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        raise ConfigurationError(
+            f'the evaluator refuses entry "{entry.name}" of profile "{plan.profile}"',
+            last_words(done.stderr or done.stdout),
+            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
+        )
+
+
+def describe_tasks(plan: Plan, entry: EntryPlan, config: Path, env: Mapping[str, str], cwd: Path) -> TaskPlan:
+    """Ask the taskset itself which tasks an entry will ask, without a model.
+
+    Args:
+        plan: The plan.
+        entry: The entry.
+        config: Its native TOML.
+        env: The evaluator's environment.
+        cwd: Where the command runs.
+
+    Raises:
+        ConfigurationError: the taskset refuses the configuration.
+        RunError: it answers something else than a description, or another number of tasks than expected.
+    """
+    taskset = str(tomllib.loads(entry.launch["entry.toml"])["env"]["taskset"]["id"])
+    done = subprocess.run(
+        [str(load_evaluator(plan.evaluator).binaries / "python"), "-m", f"{taskset}.describe", str(config)],
+        env=dict(env),
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        raise ConfigurationError(
+            f'the taskset of entry "{entry.name}" refuses its configuration',
+            last_words(done.stderr),
+            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
+        )
+    try:
+        value = json.loads(done.stdout)
+        tasks = TaskPlan(
+            tasks=tuple(PlannedTask.model_validate(task) for task in value["tasks"]),
+            baselines={
+                name: Baseline.model_validate(family["baseline"])
+                for name, family in value["families"].items()
+                if family["baseline"] is not None
+            },
+        )
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise RunError(f"the taskset {taskset} does not describe its tasks", describe_error(error)) from error
+    if len(tasks.tasks) != entry.tasks:
+        raise ConfigurationError(
+            f'entry "{entry.name}" yields {len(tasks.tasks)} tasks, expected {entry.tasks}',
+            "profiles.toml and the entry's TOML disagree",
+            "make the two files agree",
+        )
+    return tasks
+
+
+def last_words(output: bytes, lines: int = 4) -> str:
+    """The last lines a child printed, as one line."""
+    text = output.decode("utf-8", errors="replace").strip().splitlines()[-lines:]
+    return " | ".join(line.strip() for line in text) or "it printed nothing"

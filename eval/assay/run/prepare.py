@@ -1,0 +1,130 @@
+"""Getting ready: the evaluator's environment, the model and the sandbox that a profile needs.
+
+`run` sets up what is missing, so that one command takes a newcomer from a clone to a result. What is there
+but not as locked is an error, never repaired behind the user's back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay import models, sandbox, setup
+from assay.console import say, step
+from assay.errors import PrerequisiteError
+from assay.plan import OtherServer, Plan, make_plan
+from assay.profile import Profile, RuntimeKind
+
+PLACEHOLDER_IMAGE = "assay-sandbox"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command's options ask for.
+
+    Attributes:
+        entry: One entry of the profile, or None for all.
+        runtime: Where rollouts run, or None for the first that is there.
+        server: A server that is already there, or None.
+        max_concurrent: Rollouts in flight, or None for what the entry says.
+    """
+
+    entry: str | None = None
+    runtime: RuntimeKind | None = None
+    server: OtherServer | None = None
+    max_concurrent: int | None = None
+
+
+def choose_runtime(profile: Profile, wanted: RuntimeKind | None) -> RuntimeKind:
+    """Where rollouts will run: what was asked for, else the first of the profile's that is there.
+
+    Raises:
+        PrerequisiteError: the profile needs Docker and none answers.
+    """
+    if wanted is not None:
+        return wanted
+    for kind in profile.runtimes:
+        if kind == "subprocess":
+            return kind
+        if sandbox.engine() is not None:
+            return kind
+    raise PrerequisiteError(
+        f'profile "{profile.name}" needs a Docker engine, and none answers',
+        "model-written code must not run on the host, so this profile refuses the host runtime",
+        "apt-get install docker.io, start dockerd, then run again",
+    )
+
+
+def sandbox_image() -> str:
+    """The id of the sandbox image, built first when there is none.
+
+    Raises:
+        PrerequisiteError: no Docker answers, or the image cannot be built.
+        VerificationError: there is an image, but not the recorded one.
+    """
+    if sandbox.engine() is None:
+        raise PrerequisiteError(
+            "no Docker engine answers", "the sandbox runs in containers", "start dockerd, then run again"
+        )
+    try:
+        return sandbox.check().image_id
+    except PrerequisiteError as missing:
+        say(f"assay: {missing.what}; building it")
+    with step("building the sandbox image"):
+        return sandbox.build().image_id
+
+
+def prepare(profile: Profile, choice: Choice) -> Plan:
+    """Set up what is missing and return the plan.
+
+    Raises:
+        AssayError: a choice does not fit the profile, or something cannot be set up.
+    """
+    runtime = choose_runtime(profile, choice.runtime)
+    # Refuse what cannot be planned before minutes are spent on setting it up.
+    draft(profile, choice, runtime, PLACEHOLDER_IMAGE)
+    setup.ensure(setup.ENVIRONMENTS[profile.evaluator])
+    if choice.server is None and profile.serve is not None:
+        models.fetch(profile.serve)
+    image = sandbox_image() if runtime == "docker" else None
+    return draft(profile, choice, runtime, image)
+
+
+def draft(profile: Profile, choice: Choice, runtime: RuntimeKind, image: str | None) -> Plan:
+    """The plan as it would be with that runtime and image."""
+    return make_plan(
+        profile,
+        choice.entry,
+        runtime,
+        image if runtime == "docker" else None,
+        choice.server,
+        choice.max_concurrent,
+    )
+
+
+def prepare_again(plan: Plan) -> Plan:
+    """Check that a resolved plan can run as it stands, setting up what is missing; returns it unchanged.
+
+    Raises:
+        PrerequisiteError: it wants another sandbox image than this checkout builds.
+        AssayError: something cannot be set up.
+    """
+    setup.ensure(setup.ENVIRONMENTS[plan.evaluator])
+    if plan.server.kind == "own":
+        models.fetch(plan.server.model)
+    if plan.runtime == "docker":
+        image = sandbox_image()
+        if image != plan.image:
+            raise PrerequisiteError(
+                f"the resolved run wants the sandbox image {plan.image}",
+                f"this checkout has {image}",
+                "check out the commit the run was made from, or run the profile by name",
+            )
+    return plan
+
+
+def key_path(given: Path | None, variable: str | None) -> Path | None:
+    """Where the endpoint's key is: the option before the variable; None when neither is set."""
+    if given is not None:
+        return given
+    return Path(variable) if variable else None

@@ -1,0 +1,112 @@
+"""`provenance/`: what a run was made from, copied or named by digest while the inputs still stand.
+
+Files that pin something are copied whole, so that an auditor needs no checkout to read them; everything else
+is named by digest. Nothing here holds a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay import __version__, sandbox
+from assay.digest import sha256_file
+from assay.files import write_atomic, write_json_atomic
+from assay.paths import relative
+from assay.plan import Plan
+from assay.record.sample import TaskPlan
+from assay.run.endpoint import Identity
+from assay.run.freeze import lock_files
+from assay.run.worktree import Worktree
+
+FOLDER = "provenance"
+INPUTS_SCHEMA = "assay/inputs/v1"
+
+
+def folder(run: Path) -> Path:
+    """The provenance folder of a run, made if need be."""
+    path = run / FOLDER
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def record_inputs(run: Path, when: str, inputs: Mapping[str, str]) -> None:
+    """Write the frozen inputs as they were "before", or "after" an entry."""
+    write_json_atomic(
+        folder(run) / f"inputs.{when}.json", {"schema_version": INPUTS_SCHEMA, "inputs": dict(inputs)}
+    )
+
+
+def record_files(run: Path, plan: Plan) -> None:
+    """Copy the files that pin the run's environment, model and sandbox."""
+    for path in lock_files(plan.evaluator):
+        target = folder(run) / "pins" / relative(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(target, path.read_bytes())
+
+
+def record_worktree(run: Path, worktree: Worktree) -> None:
+    """Write what git said of the checkout."""
+    write_json_atomic(folder(run) / "worktree.json", worktree.model_dump(mode="json"))
+
+
+def record_tasks(run: Path, entry: str, tasks: TaskPlan) -> None:
+    """Write what the taskset said it would ask."""
+    path = folder(run) / "tasks"
+    path.mkdir(exist_ok=True)
+    write_json_atomic(path / f"{entry}.json", tasks.model_dump(mode="json"))
+
+
+def record_server(run: Path, entry: str, when: str, identity: Identity) -> None:
+    """Write what the server claimed "before" or "after" an entry."""
+    path = folder(run) / "server"
+    path.mkdir(exist_ok=True)
+    value = {"source": "claimed by the server", "identity": identity.claimed, "models": list(identity.models)}
+    write_json_atomic(path / f"{entry}.{when}.json", value)
+
+
+def record_environment(run: Path, plan: Plan) -> None:
+    """Write what machine and tools the run had."""
+    value: dict[str, Any] = {
+        "assay": __version__,
+        "kind": "nix" if os.environ.get("IN_NIX_SHELL") else "host",
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "processor": _cpu_model(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "python": {
+            "version": platform.python_version(),
+            "sha256": sha256_file(Path(sys.executable).resolve()),
+        },
+        "tools": {name: tool(name) for name in ("git", "docker", "c++")},
+        "runtime": plan.runtime,
+        "egress": plan.egress,
+    }
+    if plan.runtime == "docker":
+        engine = sandbox.engine()
+        value["docker"] = None if engine is None else engine.describe()
+        write_json_atomic(folder(run) / "sandbox.json", sandbox.check().describe())
+    write_json_atomic(folder(run) / "environment.json", value)
+
+
+def tool(name: str) -> dict[str, str] | None:
+    """Where a tool is and what its bytes are; None when it is not there."""
+    found = shutil.which(name)
+    if found is None:
+        return None
+    path = Path(found).resolve()
+    return {"path": str(path), "sha256": sha256_file(path)}
+
+
+def _cpu_model() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

@@ -1,0 +1,132 @@
+"""`state.json`: where a run stands, and whether the process that writes it still lives.
+
+The writer is named by process id, start time and boot, because an id alone is used again: after kill -9 the
+file still says "running", and `standing` tells the truth from the triple.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assay.errors import VerificationError
+from assay.files import write_json_atomic
+from assay.process import start_time_ticks
+from assay.record.summary import EXIT_CODES, Outcome
+
+NAME = "state.json"
+SCHEMA = "assay/state/v1"
+Phase = Literal["starting", "running", "recording", "done", "partial", "failed", "cancelled"]
+Standing = Literal["live", "died", "done", "partial", "failed", "cancelled"]
+
+
+class Owner(BaseModel):
+    """The process that writes a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether exactly this process still runs on this machine."""
+        return self.boot_id == boot_id() and start_time_ticks(self.pid) == self.start_ticks
+
+
+class EntryState(BaseModel):
+    """How far one entry has come.
+
+    Attributes:
+        name: The entry.
+        planned: Rollouts.
+        finished: Rollouts in the evaluator's record.
+        started_at: UTC, ISO 8601.
+        ended_at: UTC, ISO 8601.
+        native_exit_code: The evaluator's own exit code (it says little: 0 also when all failed).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    planned: int
+    finished: int = 0
+    started_at: str | None = None
+    ended_at: str | None = None
+    native_exit_code: int | None = None
+
+
+class State(BaseModel):
+    """The whole of `state.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: str = SCHEMA
+    profile: str
+    phase: Phase
+    owner: Owner
+    started_at: str
+    ended_at: str | None = None
+    entries: tuple[EntryState, ...]
+    error: str | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """What became of the run: its phase, or whether its writer lives."""
+        if self.phase == "starting" or self.phase == "running" or self.phase == "recording":
+            return "live" if self.owner.alive else "died"
+        return self.phase
+
+    @property
+    def exit_code(self) -> int:
+        """The code `assay status` ends with: 0 for a live or finished run, 5 for one that died."""
+        standing = self.standing
+        if standing == "live":
+            return 0
+        outcome: Outcome = "failed" if standing == "died" else standing
+        return EXIT_CODES[outcome]
+
+
+def boot_id() -> str:
+    """What names this boot of this machine; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def this_process() -> Owner:
+    """The process that calls."""
+    return Owner(pid=os.getpid(), start_ticks=start_time_ticks(os.getpid()) or 0, boot_id=boot_id())
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def save_state(run: Path, state: State) -> None:
+    """Write the state atomically; RunError when the disk is full."""
+    write_json_atomic(run / NAME, state.model_dump(mode="json"))
+
+
+def load_state(run: Path) -> State:
+    """Read the state of a run.
+
+    Raises:
+        VerificationError: there is no run, or its state cannot be read.
+    """
+    path = run / NAME
+    try:
+        return State.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise VerificationError(
+            f"{run} is not a run: it has no {NAME}", "", "list the runs: ls eval/runs"
+        ) from None
+    except (OSError, ValidationError) as error:
+        raise VerificationError(f"{path} cannot be read", str(error).splitlines()[0], "") from error

@@ -1,0 +1,154 @@
+"""`assay run PROFILE [ENTRY]`: run a profile, record it, print what it found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from assay.cli import answer, shared
+from assay.console import say
+from assay.errors import ConfigurationError
+from assay.paths import OWNED, RUNS, owned_directory
+from assay.plan import OtherServer, Plan, load_plan, overrides
+from assay.profile import find_profile
+from assay.record.render import show
+from assay.record.summary import EXIT_CODES
+from assay.run import native
+from assay.run.conduct import Finished, conduct
+from assay.run.endpoint import check_url
+from assay.run.key import KEY_FILE_VARIABLE, read_key
+from assay.run.native import Workplace
+from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, key_path, prepare, prepare_again
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb's arguments."""
+    parser = subparsers.add_parser("run", parents=[shared()], help="run a profile and record it")
+    parser.add_argument(
+        "profile", metavar="PROFILE", help="a profile, or the resolved.json of an earlier run"
+    )
+    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="one entry of the profile (default: all)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="let the evaluator validate it, and ask nothing"
+    )
+    parser.add_argument(
+        "--runtime",
+        choices=("docker", "subprocess"),
+        help="where rollouts run (default: the first that is there)",
+    )
+    parser.add_argument(
+        "--concurrency", type=int, metavar="N", help="rollouts in flight (default: the entry's)"
+    )
+    parser.add_argument("--base-url", metavar="URL", help="a server that is already there, ending in /v1")
+    parser.add_argument("--model", metavar="NAME", help="the name to ask that server for")
+    parser.add_argument(
+        "--key-file", type=Path, metavar="FILE", help=f"its key (default: the path in ${KEY_FILE_VARIABLE})"
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=RUNS, metavar="DIR", help="where the run directory is made"
+    )
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run, print, and return the run's exit code."""
+    plan = _plan(arguments)
+    if arguments.dry_run:
+        return _dry_run(plan, arguments.json)
+    key = None
+    if plan.server.kind == "other":
+        path = key_path(arguments.key_file, os.environ.get(KEY_FILE_VARIABLE))
+        key = None if path is None else read_key(path)
+    _banner(plan)
+    finished = conduct(plan, key, _runs(arguments.runs))
+    return _show(finished, arguments.json)
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    if arguments.concurrency is not None and arguments.concurrency < 1:
+        raise ConfigurationError(
+            f"--concurrency is {arguments.concurrency}", "at least one rollout must be in flight"
+        )
+    if arguments.profile.endswith(".json"):
+        plan = load_plan(Path(arguments.profile))
+        return plan if arguments.dry_run else prepare_again(plan)
+    profile = find_profile(arguments.profile)
+    choice = Choice(arguments.entry, arguments.runtime, _server(arguments), arguments.concurrency)
+    if arguments.dry_run:
+        return draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
+    if choice.server is not None:
+        path = key_path(arguments.key_file, os.environ.get(KEY_FILE_VARIABLE))
+        if path is not None:
+            read_key(path)
+    return prepare(profile, choice)
+
+
+def _server(arguments: argparse.Namespace) -> OtherServer | None:
+    if arguments.base_url is None and arguments.model is None and arguments.key_file is None:
+        return None
+    if arguments.base_url is None or arguments.model is None:
+        raise ConfigurationError(
+            "--base-url and --model belong together",
+            "",
+            "give both, and --key-file when the server wants a key",
+        )
+    return OtherServer(base_url=check_url(arguments.base_url), model=arguments.model)
+
+
+def _runs(path: Path) -> Path:
+    if path == RUNS:
+        return owned_directory(RUNS)
+    if path.is_symlink() or not path.is_dir():
+        raise ConfigurationError(f"--runs {path} is not a directory", "", f"mkdir -p {path}")
+    return path.resolve()
+
+
+def _banner(plan: Plan) -> None:
+    say(f"assay: {plan.profile}: {plan.description}")
+    say(f"assay: {plan.planned} rollouts; runtime: {plan.runtime}; egress: {plan.egress}")
+    if plan.runtime == "subprocess":
+        say("assay: no Docker engine is used: the harness runs on this host, and egress is not enforced")
+
+
+def _dry_run(plan: Plan, as_json: bool) -> int:
+    with tempfile.TemporaryDirectory(dir=owned_directory(OWNED / "private", mode=0o700)) as name:
+        workplace = Workplace(Path(name))
+        env = native.environment(plan, workplace, None, "dry-run")
+        for entry in plan.entries:
+            base_url = "http://127.0.0.1:1/v1" if plan.server.kind == "own" else plan.server.base_url
+            over = overrides(plan, entry, base_url, plan.server.model, workplace.folder("out"), "dry-run")
+            files = native.write_launch(workplace.folder(entry.name), entry, over)
+            native.validate(plan, entry, files, env, workplace.path)
+            tasks = native.describe_tasks(plan, entry, files[1], env, workplace.path)
+            families = len({task.family for task in tasks.tasks})
+            say(f"assay: {plan.profile}/{entry.name}: valid; {entry.tasks} tasks of {families} families")
+    if as_json:
+        answer(
+            {"status": "valid", "profile": plan.profile, "planned": plan.planned, "plan_digest": plan.digest}
+        )
+    return 0
+
+
+def _show(finished: Finished, as_json: bool) -> int:
+    summary = finished.summary
+    code = EXIT_CODES[summary.status]
+    show(summary, stderr=as_json)
+    print(f"run: {finished.run}", file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        answer(
+            {
+                "run_dir": str(finished.run),
+                "status": summary.status,
+                "exit_code": code,
+                "runtime": summary.runtime,
+                "egress": summary.egress,
+                "counts": summary.counts.model_dump(),
+                "scores": [family.model_dump() for family in summary.families],
+                "problems": list(summary.problems),
+                "notes": list(summary.notes),
+            }
+        )
+    return code

@@ -1,0 +1,120 @@
+"""A stand-in for an OpenAI-compatible server whose faults a test can script.
+
+It speaks the streaming chat protocol on loopback and ends with the test. It exists for faults alone (500s in
+the middle, cut or empty answers, a wrong key); what a good server does is tested with the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one chat request gets: an HTTP status, or a text with a finish reason."""
+
+    text: str = "<answer>1</answer>"
+    finish_reason: str = "stop"
+    status: int = 200
+    delay_s: float = 0.0
+
+
+@dataclass
+class StandIn:
+    """The server; `reply` is asked with the number of the request (from 0) and its body."""
+
+    reply: Callable[[int, dict[str, Any]], Reply] = lambda number, body: Reply()
+    key: str | None = None
+    model: str = "stand-in"
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+    def __enter__(self) -> StandIn:
+        outer = self
+        lock = threading.Lock()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *arguments: object) -> None:
+                return
+
+            def answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def authorised(self) -> bool:
+                if outer.key is None or self.headers.get("Authorization") == f"Bearer {outer.key}":
+                    return True
+                self.answer(401, b'{"error":{"message":"wrong key","type":"authentication_error"}}')
+                return False
+
+            def do_GET(self) -> None:
+                if self.path == "/v1/models" and self.authorised():
+                    self.answer(200, json.dumps({"object": "list", "data": [{"id": outer.model}]}).encode())
+                elif self.path != "/v1/models":
+                    self.answer(404, b"{}")
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.authorised():
+                    return
+                with lock:
+                    number = len(outer.requests)
+                    outer.requests.append(body)
+                    outer.in_flight += 1
+                    outer.most_in_flight = max(outer.most_in_flight, outer.in_flight)
+                try:
+                    reply = outer.reply(number, body)
+                    if reply.delay_s:
+                        threading.Event().wait(reply.delay_s)
+                    if reply.status != 200:
+                        self.answer(
+                            reply.status, b'{"error":{"message":"scripted fault","type":"server_error"}}'
+                        )
+                        return
+                    self.answer(200, stream(outer.model, reply), "text/event-stream")
+                except (BrokenPipeError, ConnectionResetError):
+                    return
+                finally:
+                    with lock:
+                        outer.in_flight -= 1
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+
+def stream(model: str, reply: Reply) -> bytes:
+    """A whole streamed answer: role, text, finish reason, usage, end."""
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"index": 0, "delta": {"content": reply.text}, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": reply.finish_reason},
+    ]
+    chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    chunks.append({**head, "choices": [], "usage": usage})
+    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    return ("".join(lines) + "data: [DONE]\n\n").encode()
