@@ -1,0 +1,1 @@
+"""Verifying a run directory offline."""

@@ -1,0 +1,91 @@
+"""A run as an auditor holds it: its files parsed once, each check reads from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.errors import VerificationError
+from assay.files import read_json
+from assay.plan import NAME, Plan, load_plan
+from assay.record.results import derive, load_summary, load_tasks
+from assay.record.sample import Sample, TaskPlan
+from assay.record.summary import Summary
+from assay.record.vf_eval import TRACES, Episode, read_episodes
+from assay.run.state import State, load_state
+
+SUFFIX = re.compile(r"-(?P<digest>[0-9a-f]{8})$")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run directory under audit; every property raises VerificationError where its file is unfit."""
+
+    run: Path
+
+    @property
+    def provenance(self) -> Path:
+        """The provenance folder."""
+        return self.run / "provenance"
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What the run says it did."""
+        return load_plan(self.run / NAME)
+
+    @cached_property
+    def state(self) -> State:
+        """How it ended."""
+        return load_state(self.run)
+
+    @cached_property
+    def tasks(self) -> dict[str, TaskPlan]:
+        """What each entry was to ask."""
+        return load_tasks(self.run, self.plan)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What it printed."""
+        return load_summary(self.run)
+
+    @cached_property
+    def derived(self) -> tuple[list[Sample], list[str]]:
+        """Samples computed again from the native records, and what in those was not planned."""
+        return derive(self.run, self.plan, self.tasks)
+
+    @cached_property
+    def before(self) -> Mapping[str, str]:
+        """The frozen inputs before the first request."""
+        return self.inputs("before")
+
+    def inputs(self, when: str) -> Mapping[str, str]:
+        """The frozen inputs "before", or "after-<entry>"."""
+        value = self.json(self.provenance / f"inputs.{when}.json").get("inputs")
+        if not isinstance(value, dict):
+            raise VerificationError(f"provenance/inputs.{when}.json holds no inputs")
+        return {str(name): str(digest) for name, digest in value.items()}
+
+    def server(self, entry: str, when: str) -> dict[str, Any]:
+        """What the server claimed "before" or "after" an entry."""
+        return self.json(self.provenance / "server" / f"{entry}.{when}.json")
+
+    def episodes(self, entry: str) -> list[Episode]:
+        """The native record of an entry."""
+        return list(read_episodes(self.run / entry / TRACES))
+
+    def json(self, path: Path) -> dict[str, Any]:
+        """A JSON object in a file of the run."""
+        name = path.relative_to(self.run).as_posix()
+        try:
+            value = read_json(path)
+        except FileNotFoundError:
+            raise VerificationError(f"{name} is missing") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise VerificationError(f"{name} cannot be read", str(error)) from error
+        if not isinstance(value, dict):
+            raise VerificationError(f"{name} is not a JSON object")
+        return value

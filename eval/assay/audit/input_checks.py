@@ -1,0 +1,147 @@
+"""Was what ran what was pinned, did it stay so, and is it what this checkout pins?"""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.audit.case import Case
+from assay.audit.check import Check, judge
+from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
+from assay.errors import AssayError, PrerequisiteError
+from assay.evaluator import load_evaluator
+from assay.paths import ROOT
+from assay.plan import EntryPlan, OwnServer, overrides
+from assay.profile import merge
+from assay.run import native
+from assay.run.freeze import changes, names
+
+
+def unchanged(case: Case) -> Check:
+    """Every frozen input is the same after each entry as before the first."""
+    faults = []
+    for entry in case.plan.entries:
+        after = case.inputs(f"after-{entry.name}")
+        faults += [f"{name} changed during {entry.name}" for name in changes(case.before, after)]
+    return judge("inputs unchanged", faults, f"{len(case.before)} frozen inputs, the same before and after")
+
+
+def pins(case: Case) -> Check:
+    """The recorded copies of locks and recipes are the files that were frozen, and they pin what was used."""
+    faults = []
+    for name in names(case.before, "file"):
+        copy = case.provenance / "pins" / name
+        if not copy.is_file():
+            faults.append(f"provenance/pins/{name} is missing")
+        elif sha256_file(copy) != case.before[f"file:{name}"]:
+            faults.append(f"provenance/pins/{name} is not the file that was frozen")
+    for entry in case.plan.entries:
+        for file, text in entry.launch.items():
+            if case.before.get(f"launch:{entry.name}/{file}") != sha256_bytes(text.encode("utf-8")):
+                faults.append(f"launch:{entry.name}/{file} is not the text in resolved.json")
+    server = case.plan.server
+    if isinstance(server, OwnServer):
+        pinned = _model_pin(case, server.model)
+        if pinned != case.before.get(f"model:{server.model}"):
+            faults.append(
+                f"model:{server.model} was {case.before.get(f'model:{server.model}')}, pinned {pinned}"
+            )
+    if case.plan.runtime == "docker" and case.before.get("sandbox:image") != case.plan.image:
+        faults.append(f"sandbox:image was {case.before.get('sandbox:image')}, planned {case.plan.image}")
+    return judge("pins", faults, "locks, launch files, model and image are the pinned ones")
+
+
+def _model_pin(case: Case, name: str) -> str | None:
+    path = case.provenance / "pins" / "models.lock"
+    try:
+        value = tomllib.loads(path.read_text("utf-8"))[name]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(value)
+
+
+def checkout(case: Case) -> Check:
+    """Locks, sources and launch files of this checkout are the ones that were frozen."""
+    faults = []
+    for name in names(case.before, "file"):
+        path = ROOT / name
+        if not path.is_file() or sha256_file(path) != case.before[f"file:{name}"]:
+            faults.append(f"{name} of this checkout is not the one the run froze")
+    for name in names(case.before, "tree"):
+        path = ROOT / name
+        if not path.is_dir() or combined_digest(tree_digests(path)) != case.before[f"tree:{name}"]:
+            faults.append(f"{name}/ of this checkout is not the one the run froze")
+    if faults:
+        commit = case.json(case.provenance / "worktree.json").get("commit")
+        faults.append(f"to audit with what the run froze: git checkout {commit}")
+    return judge("checkout", faults, "locks and sources of this checkout are the frozen ones")
+
+
+def worktree(case: Case) -> Check:
+    """The run was made from a commit, not from edited files."""
+    found = case.json(case.provenance / "worktree.json")
+    if found.get("clean") is True:
+        return Check("worktree", "PASS", (f"clean, commit {found.get('commit')}",))
+    paths = found.get("changed")
+    count = len(paths) if isinstance(paths, list) else "?"
+    return Check("worktree", "UNKNOWN", (f"dirty: {count} path(s) differ from commit {found.get('commit')}",))
+
+
+def configuration(case: Case) -> Check:
+    """What the evaluator resolved is the launch files plus the declared overrides."""
+    faults = []
+    for entry in case.plan.entries:
+        recorded = case.json(case.provenance / "launch" / entry.name / "overrides.json")
+        base_url = recorded.get("client", {}).get("base_url", "")
+        output = Path(str(recorded.get("output_dir", "")))
+        declared = overrides(case.plan, entry, base_url, case.plan.server.model, output, output.name)
+        if declared != recorded:
+            faults.append(f"provenance/launch/{entry.name}/overrides.json overrides more than is declared")
+        resolved = case.json(case.run / entry.name / "configs" / "resolved" / "eval.json")
+        faults += lacking(merge(entry.native, recorded), resolved, f"{entry.name}/configs/resolved/eval.json")
+    return judge("configuration", faults, "the evaluator's resolved configuration is launch plus overrides")
+
+
+def lacking(asked: Any, resolved: Any, path: str) -> list[str]:
+    """Every leaf that was asked for and is not so in the resolved configuration, by its path."""
+    if isinstance(asked, Mapping):
+        if not isinstance(resolved, Mapping):
+            return [f"{path}: asked {dict(asked)!r}, resolved {resolved!r}"]
+        return [line for key in asked for line in lacking(asked[key], resolved.get(key), f"{path}.{key}")]
+    if isinstance(asked, list):
+        if not isinstance(resolved, list) or len(resolved) != len(asked):
+            return [f"{path}: asked {asked!r}, resolved {resolved!r}"]
+        pairs = zip(asked, resolved, strict=True)
+        return [line for index, pair in enumerate(pairs) for line in lacking(*pair, f"{path}[{index}]")]
+    return [] if asked == resolved else [f"{path}: asked {asked!r}, resolved {resolved!r}"]
+
+
+def tasks(case: Case) -> Check:
+    """The taskset of this checkout, asked again without a model, gives the recorded tasks in their order."""
+    evaluator = load_evaluator(case.plan.evaluator)
+    if not (evaluator.binaries / "python").exists():
+        return Check("tasks", "UNKNOWN", (f"not set up: eval/scripts/setup {evaluator.name}",))
+    faults = []
+    for entry in case.plan.entries:
+        try:
+            again = _describe(case, entry)
+        except PrerequisiteError as error:
+            return Check("tasks", "UNKNOWN", (error.what,))
+        except AssayError as error:
+            faults.append(f"{entry.name}: {error}")
+            continue
+        if again != case.tasks[entry.name]:
+            faults.append(f"provenance/tasks/{entry.name}.json is not what the taskset describes")
+    return judge("tasks", faults, "keys, order, prompts and baselines follow from the taskset alone")
+
+
+def _describe(case: Case, entry: EntryPlan) -> Any:
+    with tempfile.TemporaryDirectory() as name:
+        workplace = native.Workplace(Path(name))
+        config = workplace.path / "entry.toml"
+        config.write_text(entry.launch["entry.toml"], "utf-8")
+        env = native.environment(case.plan, workplace, None, "audit")
+        return native.describe_tasks(case.plan, entry, config, env, workplace.path)

@@ -1,0 +1,57 @@
+"""`assay audit RUN`: verify a run directory offline."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.audit.check import Check
+from assay.audit.report import audit as audit_run
+from assay.cli import answer, shared
+from assay.errors import VerificationError
+
+STYLES = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
+SHOWN = 20
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb's arguments."""
+    parser = subparsers.add_parser("audit", parents=[shared()], help="verify a run directory offline")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
+    parser.add_argument("--strict", action="store_true", help="what cannot be told counts as failed")
+    parser.set_defaults(handler=audit)
+
+
+def audit(arguments: argparse.Namespace) -> int:
+    """Print each check with its verdict and evidence; exit 5 when one fails."""
+    checks = audit_run(arguments.run)
+    failing = {"FAIL", "UNKNOWN"} if arguments.strict else {"FAIL"}
+    failed = [check.name for check in checks if check.verdict in failing]
+    Console(stderr=arguments.json, highlight=False).print(_table(checks))
+    code = VerificationError.exit_code if failed else 0
+    if arguments.json:
+        answer(
+            {
+                "run_dir": str(arguments.run.resolve()),
+                "status": "failed" if failed else "verified",
+                "exit_code": code,
+                "failed": failed,
+                "checks": [vars(check) for check in checks],
+            }
+        )
+    return code
+
+
+def _table(checks: list[Check]) -> Table:
+    grid = Table("check", "verdict", "evidence", box=box.SIMPLE)
+    for check in checks:
+        lines = list(check.evidence[:SHOWN])
+        if len(check.evidence) > SHOWN:
+            lines.append(f"and {len(check.evidence) - SHOWN} more (see --json)")
+        grid.add_row(check.name, Text(check.verdict, STYLES[check.verdict]), Text("\n".join(lines)))
+    return grid
