@@ -1,0 +1,11 @@
+"""The locked environments: made, brought up to date, and checked byte by byte.
+
+`ensure` makes an environment or finds it whole; `check` hashes what is installed and says what differs. It
+needs nothing but the standard library, since it runs before any environment exists.
+"""
+
+from assay.setup.build import ensure, ensure_all
+from assay.setup.check import check
+from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState, named
+
+__all__ = ["ENVIRONMENTS", "Environment", "EnvironmentState", "check", "ensure", "ensure_all", "named"]

@@ -1,0 +1,230 @@
+"""Make environments, or bring them up to date: four steps, each timed, then the seal and stamp.
+
+The order is the one that works from an empty cache: (1) the build group, (2) the requirements, built
+without isolation with that group and compiled to byte code, (3) the checkout's own packages, editable,
+offline, (4) the consistency check. The stamp is removed before the first change and written after the last
+check. An environment without one is removed and made again from the cache, since a killed installer leaves
+packages half-copied and then takes them for installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.bootstrap import Interpreter, find
+from assay.console import say, step
+from assay.errors import PrerequisiteError, VerificationError
+from assay.paths import owned_directory, relative
+from assay.setup import machine, stamp, tool
+from assay.setup.check import compare, require_none, unrecorded
+from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState
+from assay.setup.installed import distributions, observe, recorded
+from assay.setup.turn import turn
+
+
+@dataclass(frozen=True)
+class Work:
+    """One environment that has to be made or updated, why, and with which Python."""
+
+    environment: Environment
+    why: stamp.Staleness
+    interpreter: Interpreter
+
+
+def ensure(environment: Environment, python: str | None = None) -> EnvironmentState:
+    """Make the environment, bring it up to date, or find that it already is.
+
+    Args:
+        environment: The environment.
+        python: A Python that it must be made with; any that fits when None.
+
+    Raises:
+        PrerequisiteError: a tool, headers, space or the package index is missing.
+        VerificationError: what was downloaded is not what is locked.
+    """
+    return ensure_all([environment], python)[0]
+
+
+def ensure_all(
+    environments: Sequence[Environment], python: str | None = None, rebuild: bool = False
+) -> list[EnvironmentState]:
+    """`ensure` for several environments; those that have to be made are made beside each other.
+
+    Args:
+        environments: The environments.
+        python: A Python they must be made with; any that fits when None.
+        rebuild: Make them again even where they are whole.
+    """
+    asked = python or os.environ.get("ASSAY_PYTHON") or None
+    wanted = find(asked).path if asked else None
+    if rebuild or any(stamp.staleness(item, wanted) for item in environments):
+        with turn() as handle:
+            # Another set-up may have done it while this one waited.
+            stale = [(item, stamp.staleness(item, wanted)) for item in environments]
+            if rebuild:
+                stale = [(item, stamp.Staleness("asked for", anew=True)) for item, _ in stale]
+            make([(item, why) for item, why in stale if why is not None], asked, tool.Runner(handle))
+    states = []
+    for item in environments:
+        made = stamp.read(item)
+        if made is None:
+            raise VerificationError(
+                f"environment {item.name} vanished while it was made", "", f"eval/scripts/setup {item.name}"
+            )
+        states.append(made.state)
+    return states
+
+
+def make(
+    stale: Sequence[tuple[Environment, stamp.Staleness]], asked: str | None, runner: tool.Runner
+) -> None:
+    """Check the machine, obtain the installer, and make each environment."""
+    if not stale:
+        return
+    for environment, why in stale:
+        owned_directory(environment.directory)
+        verb = "is made" if why.anew else "is brought up to date"
+        say(f"assay: environment {environment.name} ({relative(environment.directory)}) {verb}: {why.reason}")
+    known = stamp.known_interpreters(ENVIRONMENTS)
+    with step("looking at the machine"):
+        works = [Work(item, why, find(asked, known, item.lowest, item.highest)) for item, why in stale]
+        compiler = preflight(works)
+    uv = tool.obtain(works[0].interpreter, runner)
+    if len(works) == 1:
+        make_one(works[0], uv, compiler, runner)
+        return
+    with ThreadPoolExecutor(len(works)) as pool:
+        futures = [pool.submit(make_one, work, uv, compiler, runner) for work in works]
+        try:
+            # If one fails the others still end as they should: what they fetch is kept.
+            problems = [future.exception() for future in futures]
+        except KeyboardInterrupt:
+            runner.end()
+            raise
+    for problem in problems:
+        if problem is not None:
+            raise problem
+
+
+def preflight(works: Iterable[Work]) -> str | None:
+    """Find out in a second what would fail after minutes.
+
+    Returns:
+        The C compiler, if builds must be told of it since the interpreter's own is not there.
+    """
+    interpreters = {work.interpreter.path: work.interpreter for work in works}
+    for interpreter in interpreters.values():
+        say(f"assay: Python {interpreter.release} at {interpreter.path}, with its headers")
+    compilers = [machine.c_compiler(interpreter) for interpreter in interpreters.values()]
+    need = sum(work.environment.need_bytes for work in works if work.why.anew)
+    findings = [*compilers, machine.cxx_compiler(), machine.git(), machine.disk(need)]
+    machine.require(findings)
+    say("assay: " + "; ".join(f"{item.name}: {item.detail}" for item in findings))
+    own = {shutil.which(interpreter.cc) for interpreter in interpreters.values()}
+    return compilers[0].detail if None in own and "CC" not in os.environ else None
+
+
+def make_one(work: Work, uv: tool.Uv, compiler: str | None, runner: tool.Runner) -> None:
+    """Make or update one environment; its stamp is gone until it is whole."""
+    environment = work.environment
+    begin = time.monotonic()
+    made_from = stamp.inputs(environment)
+    anew = work.why.anew
+    environment.stamp.unlink(missing_ok=True)
+    if anew and any(environment.directory.iterdir()):
+        with step(f"{environment.name}: removing what is there"):
+            clear(environment.directory)
+    variables = tool.child_environment()
+    if compiler is not None:
+        variables["CC"] = compiler
+    install(environment, work.interpreter, uv, variables, runner, anew)
+    with step(f"{environment.name}: sealing what was installed"):
+        expected = recorded(distributions(environment))
+        observed = observe(environment, expected)
+        seal = unrecorded(expected, observed)
+        state, found = compare(environment, seal)
+        require_none(environment, found, f"eval/scripts/setup {environment.name} --rebuild")
+        stamp.write(environment, state, made_from, seal)
+    seconds = time.monotonic() - begin
+    say(f"assay: environment {environment.name} is ready: {len(state.versions)} packages, {seconds:.1f} s")
+
+
+def install(
+    environment: Environment,
+    interpreter: Interpreter,
+    uv: tool.Uv,
+    variables: dict[str, str],
+    runner: tool.Runner,
+    anew: bool,
+) -> None:
+    """The four steps (and, before them, the empty environment), each said with its seconds."""
+    name = environment.name
+    again = f"eval/scripts/setup {name}"
+    target: list[str | Path] = ["--python", environment.python]
+
+    def uv_step(what: str, *arguments: str | Path) -> None:
+        with step(f"{name}: {what}"):
+            runner.run([uv.path, *arguments], variables, f"{name}: {what} failed", again)
+
+    if anew:
+        uv_step(
+            f"an empty environment with Python {interpreter.release}",
+            "venv",
+            "--no-project",
+            "--python",
+            interpreter.path,
+            environment.directory,
+        )
+    sync = ["pip", "sync", "--require-hashes", *target]
+    uv_step(f"the build group ({relative(environment.build_lock)})", *sync, environment.build_lock)
+    uv_step(
+        f"the packages, with byte code ({relative(environment.requirements_lock)})",
+        *sync,
+        "--no-build-isolation",
+        "--compile-bytecode",
+        environment.requirements_lock,
+    )
+    editable: list[str | Path] = []
+    for project in environment.projects:
+        editable += ["--editable", project]
+    uv_step(
+        "the checkout's own packages, editable",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--offline",
+        *target,
+        *editable,
+    )
+    uv_step("are the packages consistent?", "pip", "check", *target)
+
+
+def clear(directory: Path) -> None:
+    """Empty an owned directory; a link inside it is removed, never followed."""
+    try:
+        for entry in os.scandir(directory):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                Path(entry.path).unlink()
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{relative(directory)} cannot be emptied", str(error), f"rm -rf {relative(directory)}"
+        ) from error
+
+
+def stop_on_sigterm() -> None:
+    """Let SIGTERM end a set-up as Ctrl-C does: children ended, the unfinished environment left unstamped."""
+
+    def handler(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, handler)

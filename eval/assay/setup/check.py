@@ -1,0 +1,226 @@
+"""Whether an environment still is what was installed: every file hashed, every version held against the lock.
+
+The result's digest is a frozen input of a run. It is taken over the packages' files as their RECORDs name
+them, the editable sources as they are now, and the interpreter; not over files that hold paths of this
+machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests, value_digest
+from assay.errors import PrerequisiteError, VerificationError
+from assay.paths import ROOT, relative
+from assay.setup import stamp as stamps
+from assay.setup import tool
+from assay.setup.environments import Environment, EnvironmentState
+from assay.setup.installed import (
+    LOCAL_METADATA,
+    Difference,
+    Distribution,
+    differences,
+    distributions,
+    observe,
+    recorded,
+)
+
+SHOWN = 12
+
+
+def check(environment: Environment) -> EnvironmentState:
+    """Hash what is installed and return its state.
+
+    Raises:
+        PrerequisiteError: the environment is missing, unfinished, or was made from other locks.
+        VerificationError: a file, a version or the interpreter differs; each is named by its path.
+    """
+    again = f"eval/scripts/setup {environment.name}"
+    stale = stamps.staleness(environment)
+    stamp = stamps.read(environment)
+    if stale is not None or stamp is None:
+        reason = stale.reason if stale else "it has no stamp"
+        raise PrerequisiteError(f"environment {environment.name} is not set up: {reason}", "", again)
+    rebuild = f"{again} --rebuild"
+    try:
+        text = environment.seal.read_bytes()
+    except OSError as error:
+        raise VerificationError(
+            f"{relative(environment.seal)} cannot be read", str(error), rebuild
+        ) from error
+    if sha256_bytes(text) != stamp.seal_sha256:
+        raise VerificationError(
+            f"{relative(environment.seal)} was changed",
+            f"it is {sha256_bytes(text)}, but the stamp says {stamp.seal_sha256}",
+            rebuild,
+        )
+    state, found = compare(environment, json.loads(text))
+    for field in ("python_digest", "versions"):
+        if getattr(state, field) != getattr(stamp.state, field):
+            found.append(
+                Difference(field, f"is {getattr(state, field)}, but was {getattr(stamp.state, field)}")
+            )
+    require_none(environment, found, rebuild)
+    return state
+
+
+def compare(
+    environment: Environment, seal: Mapping[str, str] | None
+) -> tuple[EnvironmentState, list[Difference]]:
+    """The state of what is there, and every difference from RECORD files, the seal and the lock.
+
+    Args:
+        environment: An environment whose installation is whole.
+        seal: Fingerprints of files no RECORD covers; None while the set-up has not taken them yet.
+    """
+    installed = distributions(environment)
+    expected = recorded(installed)
+    observed = observe(environment, expected)
+    taken = unrecorded(expected, observed) if seal is None else seal
+    found = differences(expected, taken, observed) + version_differences(environment, installed)
+    return state_of(environment, installed, observed), found
+
+
+def unrecorded(expected: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str]:
+    """The seal: fingerprints of what is there and that no RECORD names with a digest."""
+    return {path: value for path, value in observed.items() if path not in expected}
+
+
+def state_of(
+    environment: Environment, installed: Sequence[Distribution], observed: Mapping[str, str]
+) -> EnvironmentState:
+    """The environment's state, with its digests over what is really there."""
+    packages = {
+        path: observed.get(path, "missing")
+        for item in installed
+        if item.project is None
+        for path in item.files
+        if portable(environment.directory, path)
+    }
+    sources = {
+        name: digest for project in environment.projects for name, digest in source_digests(project).items()
+    }
+    python = interpreter_digest(environment)
+    release, path, digest = python
+    locked = stamps.locks(environment)
+    parts = {
+        "packages": combined_digest(packages),
+        "sources": combined_digest(sources),
+        "python": value_digest({"version": release, "sha256": digest}),
+    }
+    return EnvironmentState(
+        name=environment.name,
+        directory=str(environment.directory),
+        python_version=release,
+        python_path=path,
+        python_digest=digest,
+        uv_version=tool.VERSION,
+        locks=locked,
+        versions={item.name: item.version for item in installed},
+        files=len(observed),
+        packages_digest=parts["packages"],
+        sources_digest=parts["sources"],
+        digest=value_digest(parts),
+    )
+
+
+def portable(root: Path, path: str) -> bool:
+    """Whether the file's bytes are the same wherever the checkout lies: no launcher, no installer's note."""
+    if path.rpartition("/")[2] in LOCAL_METADATA and ".dist-info/" in path:
+        return False
+    if not path.startswith("bin/"):
+        return True
+    try:
+        with (root / path).open("rb") as file:
+            return file.read(2) != b"#!"
+    except OSError:
+        return True
+
+
+def source_digests(project: Path) -> dict[str, str]:
+    """Digests of a project's pyproject.toml and of each package it ships, by path from the root."""
+    described = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
+    wheel = described.get("tool", {}).get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {})
+    digests = {relative(project / "pyproject.toml"): sha256_file(project / "pyproject.toml")}
+    for package in wheel.get("packages", []):
+        directory = project / package
+        if not directory.is_dir():
+            raise VerificationError(f"{relative(directory)} is missing", "its project ships it", "git status")
+        digests.update(
+            (f"{relative(directory)}/{name}", digest) for name, digest in tree_digests(directory).items()
+        )
+    return digests
+
+
+def interpreter_digest(environment: Environment) -> tuple[str, str, str]:
+    """The release, the resolved program, and one digest over it and its shared library, if it has one."""
+    script = (
+        "import json, os, sys, sysconfig\n"
+        "name = sysconfig.get_config_var('Py_ENABLE_SHARED') and sysconfig.get_config_var('INSTSONAME')\n"
+        "library = os.path.join(sysconfig.get_config_var('LIBDIR') or '', name) if name else None\n"
+        "print(json.dumps(['.'.join(map(str, sys.version_info[:3])), library]))\n"
+    )
+    try:
+        program = environment.python.resolve(strict=True)
+        child = subprocess.run(
+            [program, "-I", "-S", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, check=True
+        )
+        release, library = json.loads(child.stdout)
+        digests = [sha256_file(program)]
+        if library is not None and Path(library).is_file():
+            digests.append(sha256_file(Path(library)))
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise VerificationError(
+            f"{environment.python} does not start",
+            str(error),
+            f"eval/scripts/setup {environment.name} --rebuild",
+        ) from error
+    return release, str(program), value_digest(digests)
+
+
+def locked_versions(environment: Environment) -> dict[str, set[str]]:
+    """The versions each lock names, by normalised distribution name (a marker can choose among several)."""
+    found: dict[str, set[str]] = {}
+    for path in (environment.build_lock, environment.requirements_lock):
+        for match in re.finditer(
+            r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", path.read_text("utf-8"), re.M
+        ):
+            found.setdefault(re.sub(r"[-_.]+", "-", match[1]).lower(), set()).add(match[2])
+    return found
+
+
+def version_differences(environment: Environment, installed: Sequence[Distribution]) -> list[Difference]:
+    """Distributions that are installed but not locked at that version, or come from another checkout."""
+    locked = locked_versions(environment)
+    projects = {project.resolve() for project in environment.projects}
+    found = []
+    for item in installed:
+        if item.project is not None:
+            if item.project.resolve() not in projects:
+                found.append(
+                    Difference(item.name, f"is installed from {item.project}, which is not of {ROOT}")
+                )
+        elif item.version not in locked.get(item.name, set()):
+            wanted = " or ".join(sorted(locked.get(item.name, ()))) or "nothing of that name"
+            found.append(Difference(item.name, f"{item.version} is installed, but the lock has {wanted}"))
+    return found
+
+
+def require_none(environment: Environment, found: Sequence[Difference], again: str) -> None:
+    """Go on only if nothing differs; a VerificationError names what does, each by its path."""
+    if not found:
+        return
+    lines = [f"{relative(environment.directory)}/{item.path} {item.problem}" for item in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"and {len(found) - SHOWN} more")
+    raise VerificationError(
+        f"environment {environment.name} is not what was installed: {len(found)} difference"
+        + ("s" if len(found) > 1 else ""),
+        "\n        ".join(lines),
+        again,
+    )

@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# Sourced by the commands beside it: starts the bootstrap with the first Python that really starts.
+#
+# A name on PATH proves nothing (a version manager's shim can exist for a Python that is not there), so each
+# candidate is executed. Which Python Assay then *works* with is decided by eval/assay/bootstrap.py; this file
+# only needs one that can read it. The repository's own environment comes first, so that a repeat run is quick.
+
+start() {
+    local root names candidate
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+    names=(python3 python3.13 python3.12 python3.11 python3.10 python)
+    while read -r candidate; do
+        if [[ -n "$candidate" ]] && starts "$candidate"; then
+            exec "$candidate" -I -S "$root/eval/assay/bootstrap.py" "$@"
+        fi
+    done < <(
+        printf '%s\n' "$root/.venv/bin/python" "${ASSAY_PYTHON:-}"
+        type -aP "${names[@]}" || true
+        printf '%s\n' "${PYENV_ROOT:-${HOME:-/nonexistent}/.pyenv}"/versions/*/bin/python3
+    )
+    {
+        echo "assay: error: no Python that starts was found (3.7 or later reads the bootstrap)"
+        echo "  why:  tried ${names[*]} on PATH, ASSAY_PYTHON, and pyenv's versions"
+        echo "  next: install Python 3.11, 3.12 or 3.13 with its headers (Debian: apt-get install python3-dev python3-venv)"
+    } >&2
+    exit 3
+}
+
+starts() {
+    "$1" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 7))' </dev/null >/dev/null 2>&1
+}
