@@ -56,16 +56,11 @@ def read_key(path: Path) -> Key:
         linked = path.is_symlink()
         why = "it is a symbolic link" if linked else f"it cannot be opened: {error.strerror}"
         raise _unsafe(path, why, f"ls -l '{path}'") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISREG(status.st_mode):
-            raise _unsafe(path, "it is not a regular file", f"ls -ld '{path}'")
-        if status.st_uid != os.geteuid():
-            raise _unsafe(path, f"it belongs to user {status.st_uid}, not to this one", f"ls -l '{path}'")
-        if mode not in ALLOWED_MODES:
-            raise _unsafe(path, f"its mode is {mode:04o}, not 0600 or 0400", f"chmod 600 '{path}'")
-        secret = file.read(MAX_BYTES + 1)
+    try:
+        _check_private(path, os.fstat(descriptor))
+        secret = os.read(descriptor, MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
     rewrite = f"(umask 077; printf %s KEY > '{path}')"
     if not secret:
         raise _unsafe(path, "it is empty", rewrite)
@@ -76,6 +71,16 @@ def read_key(path: Path) -> Key:
     if not all(0x21 <= byte <= 0x7E for byte in secret):
         raise _unsafe(path, "it holds a space or a byte that is not printable", rewrite)
     return Key(secret)
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    mode = stat.S_IMODE(status.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        raise _unsafe(path, "it is not a regular file", f"ls -ld '{path}'")
+    if status.st_uid != os.geteuid():
+        raise _unsafe(path, f"it belongs to user {status.st_uid}, not to this one", f"ls -l '{path}'")
+    if mode not in ALLOWED_MODES:
+        raise _unsafe(path, f"its mode is {mode:04o}, not 0600 or 0400", f"chmod 600 '{path}'")
 
 
 def _unsafe(path: Path, why: str, next_command: str) -> StartError:
