@@ -1,0 +1,150 @@
+"""The evaluator's PEP 723 programs: taken out of its environment, locked, held against committed pins.
+
+Their dependencies are named without versions, so what a harness runs would drift with the package index.
+`runtime/<program>.pins` fixes them: the native lock is made at build time starting from the pins' versions,
+and what it then holds (name, version, marker, every digest) must be the pins, line by line, or the build
+fails and names the lines. No address stands in the pins; the native lock, which has them, stays in `.assay`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.digest import sha256_bytes
+from assay.errors import PrerequisiteError, VerificationError
+from assay.evaluator import load_evaluator
+from assay.paths import RUNTIME, relative
+from assay.sandbox.images import EVALUATOR, Program
+from assay.sandbox.uv import run_uv
+
+EXPORT = """
+import importlib, json, sys
+found = {}
+for reference in sys.argv[1:]:
+    module, _, attribute = reference.partition(":")
+    found[reference] = getattr(importlib.import_module(module), attribute)
+json.dump(found, sys.stdout)
+"""
+METADATA_END = "# ///\n"
+SHOWN_DIFFERENCES = 12
+
+
+def export(programs: Sequence[Program]) -> dict[str, str]:
+    """Each program's source by its name, as the evaluator's environment has it.
+
+    Raises:
+        PrerequisiteError: the environment is missing or does not hold the object.
+        VerificationError: a source's digest is not the pinned one.
+    """
+    python = load_evaluator(EVALUATOR).binaries / "python"
+    words: list[str | Path] = [python, "-c", EXPORT, *(program.object for program in programs)]
+    environment = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONNOUSERSITE": "1"}
+    try:
+        done = subprocess.run(
+            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise PrerequisiteError(
+            f"the evaluator's environment is missing: {relative(python)}", str(error), "eval/scripts/setup"
+        ) from error
+    if done.returncode != 0:
+        raise PrerequisiteError(
+            "the evaluator's environment does not give its programs",
+            done.stderr.strip().rpartition("\n")[2],
+            "eval/scripts/setup",
+        )
+    sources = json.loads(done.stdout)
+    verify_sources(programs, sources)
+    return {program.name: str(sources[program.object]) for program in programs}
+
+
+def verify_sources(programs: Sequence[Program], sources: Mapping[str, str]) -> None:
+    """VerificationError unless every source, by its object, has the pinned digest."""
+    for program in programs:
+        found = sha256_bytes(sources[program.object].encode("utf-8"))
+        if found != program.sha256:
+            raise VerificationError(
+                f"the program {program.name} ({program.object}) is not the pinned one",
+                f"its SHA-256 is {found}, pinned is {program.sha256}",
+                "eval/scripts/setup --check says whether the environment was changed",
+            )
+
+
+def lock(program: Program, source: str, folder: Path, runtime: Path = RUNTIME) -> Path:
+    """Write the program as `<sha256>.py` into the folder and lock it natively, from the pins' versions.
+
+    Args:
+        program: The program.
+        source: Its source.
+        folder: Where program and lock go; a working folder of the build.
+        runtime: Where the pins are.
+
+    Returns:
+        The program's path; its lock lies beside it, with `.lock` appended.
+
+    Raises:
+        PrerequisiteError: the package index cannot be reached, or lacks a pinned version.
+        VerificationError: the lock does not hold what the pins name.
+    """
+    path = folder / f"{program.sha256}.py"
+    native = path.with_name(path.name + ".lock")
+    path.write_text(constrained(source, pinned_versions(program, runtime)), "utf-8")
+    run_uv("lock", "--script", path, "--no-config", "--quiet")
+    # A lock under the program's own metadata, which prefers the versions that are there already.
+    path.write_text(source, "utf-8")
+    run_uv("lock", "--script", path, "--no-config", "--quiet")
+    compare(program, exported(path), runtime)
+    native.chmod(0o644)
+    return path
+
+
+def exported(path: Path) -> str:
+    """What a program's native lock holds, in the form of the pins: hashes and markers, no addresses."""
+    words = ("--frozen", "--no-header", "--no-annotate", "--no-config", "--quiet")
+    return run_uv("export", "--script", path, *words)
+
+
+def compare(program: Program, found: str, runtime: Path = RUNTIME) -> None:
+    """VerificationError, naming the lines, unless a lock holds exactly what the program's pins name."""
+    path = runtime / f"{program.name}.pins"
+    pinned = path.read_text("utf-8")
+    if pinned == found:
+        return
+    lines = difflib.unified_diff(pinned.splitlines(), found.splitlines(), n=0, lineterm="")
+    changed = [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    more = (
+        f"\n        and {len(changed) - SHOWN_DIFFERENCES} more" if len(changed) > SHOWN_DIFFERENCES else ""
+    )
+    raise VerificationError(
+        f"the lock of the program {program.name} is not what {relative(path)} pins",
+        "\n        ".join(["pinned (-), locked now (+):", *changed[:SHOWN_DIFFERENCES]]) + more,
+        f"git checkout {relative(path)}, or look at what the index changed and commit new pins",
+    )
+
+
+def pinned_versions(program: Program, runtime: Path = RUNTIME) -> list[str]:
+    """The pins as requirements with versions and markers, without digests.
+
+    Raises:
+        VerificationError: there are no pins for the program.
+    """
+    path = runtime / f"{program.name}.pins"
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise VerificationError(
+            f"the program {program.name} has no pins at {relative(path)}", str(error), "git status"
+        ) from error
+    return [line.removesuffix("\\").strip() for line in lines if line and not line.startswith((" ", "#"))]
+
+
+def constrained(source: str, versions: Sequence[str]) -> str:
+    """The program with constraints in its PEP 723 metadata, for the first of the two lockings only."""
+    start, end, rest = source.partition(METADATA_END)
+    wanted = json.dumps(list(versions))
+    return f"{start}# [tool.uv]\n# constraint-dependencies = {wanted}\n{end}{rest}"
