@@ -140,7 +140,7 @@ def _generations(
     choices = asked.n or 1
     most = served.scheduler.limits.waiting
     if len(prompts) * choices > most:
-        raise invalid(f"{len(prompts) * choices} choices in one request, at most {most}", "n")
+        raise invalid(f"{len(prompts) * choices} choices in one request, at most {most}", param)
     sampling, stops = asked.sampling(served.vocabulary), asked.stops()
     # Without a seed each request has its own; a sampled answer is then not to be repeated.
     seed = int.from_bytes(os.urandom(8), "little") if asked.seed is None else asked.seed

@@ -37,11 +37,9 @@ INERT = frozenset(
         "request_id",
         "safety_identifier",
         "service_tier",
-        "skip_special_tokens",
         "store",
         "timings_per_token",
         "user",
-        "verbosity",
     }
 )
 
@@ -69,13 +67,15 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "min_tokens": (0,),
     "mirostat": (0,),
     "modalities": (["text"],),
-    "prompt_logprobs": (0,),
+    "prompt_logprobs": (),
     "reasoning_effort": (),
     "repeat_penalty": (1, 1.0),
     "repetition_penalty": (1, 1.0),
     "response_format": ({"type": "text"},),
     "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
     "stop_token_ids": ([],),
     "structured_outputs": ({},),
     "suffix": ("",),
@@ -85,6 +85,7 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "truncate_prompt_tokens": (-1,),
     "typical_p": (1, 1.0),
     "use_beam_search": (False,),
+    "verbosity": (),
     "web_search_options": (),
     "xtc_probability": (0, 0.0),
 }

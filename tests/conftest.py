@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is no property of the code: this machine may be busy.
+settings.register_profile("assay", deadline=None)
+settings.load_profile("assay")
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / ".assay" / "models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
+from server.__main__ import bind
 from server.app import create_app
 from server.key import Key
 from server.loading import assemble
@@ -66,7 +66,7 @@ def toy_server(
     if load:
         described = {"schema": "assay/identity/v1", "system_fingerprint": FINGERPRINT}
         service.served = assemble(NAME, engine, metadata(), described, service.metrics, limits or Limits())
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bind("127.0.0.1", 0)
     config = uvicorn.Config(create_app(service), log_config=None, lifespan="off", ws="none", loop="asyncio")
     http = uvicorn.Server(config)
     thread = threading.Thread(target=http.run, kwargs={"sockets": [listener]})

@@ -204,6 +204,8 @@ def test_an_unsafe_key_file_or_an_open_address_is_refused(model_path: Path, tmp_
     assert (code, "0644" in said, f"chmod 600 '{path}'" in said) == (2, True, True)
     code, said = refused(str(model_path), "--host", "0.0.0.0")
     assert (code, "without a key" in said) == (2, True)
+    code, said = refused(str(model_path), "--ready-file", str(tmp_path / "no" / "ready"))
+    assert (code, "mkdir -p" in said) == (2, True)
     code, said = refused(str(model_path), "--port", "70000")
     assert (code, "65535" in said) == (2, True)
 

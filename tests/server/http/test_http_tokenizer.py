@@ -6,12 +6,12 @@ import random
 import re
 from pathlib import Path
 
-import gguf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ik_llama_cpp._internals import IkModel
 
+from server.engine import Engine
 from server.errors import StartError
 from server.tokenizer import Tokenizer
 from tests.server.http import toy
@@ -91,8 +91,8 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def tokenizer(model_path: Path) -> Tokenizer:
-    fields = gguf.GGUFReader(model_path).fields
-    return Tokenizer({key: field.contents() for key, field in fields.items()})
+    with Engine(model_path, slots=1, context=16) as engine:
+        return Tokenizer(engine.metadata)
 
 
 def test_ids_are_those_of_llama_cpp(tokenizer: Tokenizer, model_path: Path) -> None:
