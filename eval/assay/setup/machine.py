@@ -19,7 +19,7 @@ from assay.errors import PrerequisiteError
 from assay.paths import CACHE, ROOT, owned_directory
 
 C_SOURCE = "#include <Python.h>\nint assay_probe(void) { return PY_MAJOR_VERSION; }\n"
-CXX_SOURCE = "#include <cmath>\n#include <thread>\nint assay_probe(double x) { return int(std::sqrt(x)); }\n"
+CXX_SOURCE = "#include <cmath>\nint assay_probe(double x) { return int(std::sqrt(x)); }\n"
 GIB = 1 << 30
 
 
@@ -57,7 +57,10 @@ def compiles(command: list[str], source: str, suffix: str, flags: list[str]) -> 
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
     lines = child.stderr.decode("utf-8", "replace").strip().splitlines()
-    return "" if child.returncode == 0 else (lines[0] if lines else f"exit status {child.returncode}")
+    if child.returncode == 0:
+        return ""
+    telling = [line for line in lines if "error" in line] or lines
+    return telling[0] if telling else f"exit status {child.returncode}"
 
 
 def find_compiler(

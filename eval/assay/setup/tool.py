@@ -46,6 +46,8 @@ NETWORK_SETTINGS = frozenset(
         "UV_SYSTEM_CERTS",
     }
 )
+# How pip and uv say that an archive is not the one that was asked for.
+DAMAGE = ("hash mismatch", "do not match the hashes", "failed to extract archive")
 DROPPED = ("UV_", "PYTHON", "VIRTUAL_ENV", "CONDA_", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_ROOT")
 
 
@@ -127,6 +129,10 @@ class Runner:
             self._children.add(child)
         try:
             stdout, stderr = child.communicate()
+        except KeyboardInterrupt:
+            child.terminate()
+            child.wait()
+            raise
         finally:
             with self._guard:
                 self._children.discard(child)
@@ -146,13 +152,15 @@ def failure(doing: str, stderr: str, status: int, again: str) -> AssayError:
     """What a failed call means, from what it wrote: a digest, the disk, or the machine."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     why = "\n        ".join(lines[-12:]) or f"exit status {status}, without a word"
-    if "hash mismatch" in stderr.lower() or "do not match the hashes" in stderr.lower():
-        return VerificationError(
-            doing, why, f"what was downloaded is not what is locked; nothing was kept: {again}"
-        )
     if any(os.strerror(code) in stderr for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return RunError(
             f"{doing}: the disk is full", why, f"free some space (see: df -h {ROOT}), then {again}"
+        )
+    if any(sign in stderr.lower() for sign in DAMAGE):
+        return VerificationError(
+            doing,
+            why,
+            f"what was downloaded is not what is locked, nothing of it was kept; try again: {again}",
         )
     return PrerequisiteError(doing, why, again)
 
