@@ -1,44 +1,16 @@
-// The C border: exceptions become a status and a message, nothing else happens here.
-#include <cstdio>
-#include <exception>
-#include <new>
-
+// assay_engine.h, on top of Engine.
 #include "assay_engine.h"
+
+#include "border.h"
 #include "engine.h"
-#include "error.h"
 #include "isa.h"
 
 struct assay_engine {
   assay::Engine engine;
 };
 
-namespace {
-
-void report(const char* message, char* error, size_t error_size) {
-  if (error != nullptr && error_size != 0) std::snprintf(error, error_size, "%s", message);
-}
-
-template <typename Body>
-int32_t guarded(char* error, size_t error_size, const Body& body) {
-  try {
-    body();
-    return ASSAY_OK;
-  } catch (const assay::Error& failure) {
-    report(failure.what(), error, error_size);
-    return failure.status();
-  } catch (const std::bad_alloc&) {
-    report("out of memory", error, error_size);
-    return ASSAY_NO_MEMORY;
-  } catch (const std::exception& failure) {
-    report(failure.what(), error, error_size);
-    return ASSAY_INTERNAL;
-  }
-}
-
-}  // namespace
-
 int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] {
+  return assay::guarded(error, error_size, [&] {
     if (options == nullptr || engine == nullptr) assay::bad_argument("no options or no place for the handle");
     *engine = new assay_engine{assay::Engine(*options)};
   });
@@ -71,7 +43,7 @@ int32_t assay_metadata_entry(const assay_engine* engine, uint64_t index, assay_m
 
 int32_t assay_step(assay_engine* engine, const assay_chunk* chunks, size_t chunk_count, float* logits, int32_t* greedy,
                    size_t rows, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] {
+  return assay::guarded(error, error_size, [&] {
     if (engine == nullptr) assay::bad_argument("no engine");
     engine->engine.step(chunks, chunk_count, logits, greedy, rows);
   });

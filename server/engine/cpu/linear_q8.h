@@ -1,4 +1,6 @@
-// Q8_0 panels times rows. Bytes are signed on both sides: |x| times (w with x's sign).
+// Q8_0 panels times rows. Bytes are signed on both sides, so |w| meets x with w's
+// sign: w may be -128, whose negation is no byte, x never is. Two products stay
+// within int16 (2 * 128 * 127 = 32512).
 #pragma once
 
 #include "linear_tile.h"
@@ -25,15 +27,15 @@ void q8_tile(const uint8_t* panel, int group, const Packed& matrix, const Rows& 
     __m256i dot[kRows][kGroups] = {};
 #pragma GCC unroll 8
     for (int v = 0; v < 8; ++v) {
-#pragma GCC unroll 4
-      for (int row = 0; row < kRows; ++row) {
-        const __m256i x = broadcast4(rows.q + static_cast<size_t>(first + row) * matrix.columns + block * kBlock + 4 * v);
-        const __m256i magnitude = _mm256_abs_epi8(x);
 #pragma GCC unroll 2
-        for (int g = 0; g < kGroups; ++g) {
-          const __m256i w =
-              _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + 32 + (group + g) * 256 + 32 * v));
-          const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(w, x));
+      for (int g = 0; g < kGroups; ++g) {
+        const __m256i w =
+            _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + 32 + (group + g) * 256 + 32 * v));
+        const __m256i magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 4
+        for (int row = 0; row < kRows; ++row) {
+          const int8_t* q = rows.q + static_cast<size_t>(first + row) * matrix.columns + block * kBlock + 4 * v;
+          const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(broadcast4(q), w));
           dot[row][g] = _mm256_add_epi32(dot[row][g], _mm256_madd_epi16(pairs, ones));
         }
       }

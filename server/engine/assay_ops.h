@@ -1,0 +1,40 @@
+/* Single operations of a backend, for tests that compare each with exact arithmetic.
+ *
+ * `isa` names the backend ("plain", "avx2"). Weights are given as they lie in a
+ * GGUF file (`type` is the ggml tensor type, rows are contiguous) and packed
+ * inside. `form` is 0 for the decode form of an operation and 1 for the prefill
+ * form. Each call returns an assay_status; arrays have the shapes said in ops.h.
+ */
+#ifndef ASSAY_OPS_H
+#define ASSAY_OPS_H
+
+#include "assay_engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+ASSAY_EXPORT int32_t assay_op_embed(const char* isa, uint32_t type, const uint8_t* table, int32_t rows, int32_t columns,
+                                    int32_t token, float* out);
+ASSAY_EXPORT int32_t assay_op_rmsnorm(const char* isa, const float* x, const float* weight, int32_t n, float epsilon,
+                                      float* out);
+ASSAY_EXPORT int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q, float* scale, float* sum);
+/* out[count][rows] = x[count][columns] times the transposed weights, added to what is there when `add`. */
+ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights, int32_t rows,
+                                      int32_t columns, const float* x, int32_t count, int32_t add, float* out);
+ASSAY_EXPORT int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const float* cosine,
+                                   const float* sine);
+/* Writes keys and values [positions][head_dim] one by one into a cache of halves of `positions` rounded up to 128. */
+ASSAY_EXPORT int32_t assay_op_kv_write(const char* isa, const float* keys, const float* values, int32_t head_dim,
+                                       int32_t positions, uint16_t* key_cache, uint16_t* value_cache);
+/* out[count][head_dim] of queries q[count][head_dim] (1 to 6), query i seeing positions below visible[i]. */
+ASSAY_EXPORT int32_t assay_op_attention(const char* isa, int32_t form, const float* q, const int32_t* visible,
+                                        int32_t count, int32_t head_dim, const float* keys, const float* values,
+                                        int32_t positions, float* out);
+ASSAY_EXPORT int32_t assay_op_silu_mul(const char* isa, const float* gate, const float* up, int32_t n, float* out);
+ASSAY_EXPORT int32_t assay_op_argmax(const char* isa, const float* x, int32_t n, int32_t* index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

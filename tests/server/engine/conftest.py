@@ -1,0 +1,29 @@
+"""Each backend of this machine's CPU, and a tiny model of every supported kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server import abi
+from server.build import ensure_built
+from tests.server.engine.tiny import TinyModel
+
+
+def backends() -> list[str]:
+    """Every instruction set this CPU can run, the plain one first."""
+    best = abi.load(ensure_built().library).detect_isa()
+    return ["plain"] if best == "plain" else ["plain", best]
+
+
+@pytest.fixture(params=backends(), scope="session")
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    TinyModel().write(path)
+    return path

@@ -1,0 +1,95 @@
+"""Single operations of the compiled engine (`engine/assay_ops.h`), one method each, on numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import numpy.typing as npt
+
+from server.build import ensure_built
+
+Floats = npt.NDArray[np.float32]
+
+DECODE, PREFILL = 0, 1
+POSITION_BLOCK = 128
+
+
+class Operations:
+    """One backend's operations; every method fails the test on a status other than 0."""
+
+    def __init__(self, isa: str) -> None:
+        self._isa = isa.encode()
+        self._library = ctypes.CDLL(str(ensure_built().library))
+
+    def embed(self, kind: int, table: npt.NDArray[np.uint8], columns: int, token: int) -> Floats:
+        out = np.empty(columns, np.float32)
+        self._call("embed", ctypes.c_uint32(kind), table, len(table), columns, token, out)
+        return out
+
+    def rmsnorm(self, x: Floats, weight: Floats, epsilon: float) -> Floats:
+        out = np.empty_like(x)
+        self._call("rmsnorm", x, weight, len(x), ctypes.c_float(epsilon), out)
+        return out
+
+    def quantise(self, x: Floats) -> tuple[npt.NDArray[np.int8], Floats, Floats]:
+        q, scale, total = (
+            np.empty(len(x), np.int8),
+            np.empty(len(x) // 32, np.float32),
+            np.empty(len(x) // 32, np.float32),
+        )
+        self._call("quantise", x, len(x), q, scale, total)
+        return q, scale, total
+
+    def qlinear(
+        self, form: int, kind: int, weights: npt.NDArray[np.uint8], x: Floats, added_to: Floats | None = None
+    ) -> Floats:
+        out = np.empty((len(x), len(weights)), np.float32) if added_to is None else added_to.copy()
+        add = 0 if added_to is None else 1
+        self._call(
+            "qlinear", form, ctypes.c_uint32(kind), weights, len(weights), x.shape[1], x, len(x), add, out
+        )
+        return out
+
+    def rope(self, head: Floats, cosine: Floats, sine: Floats) -> Floats:
+        out = head.copy()
+        self._call("rope", out, 2 * len(cosine), cosine, sine)
+        return out
+
+    def kv_write(
+        self, keys: Floats, values: Floats
+    ) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
+        """Returns the caches in position order, [positions, head_dim]."""
+        positions, width = keys.shape
+        capacity = -(-positions // POSITION_BLOCK) * POSITION_BLOCK
+        key_cache, value_cache = np.zeros(capacity * width, np.uint16), np.zeros(capacity * width, np.uint16)
+        self._call("kv_write", keys, values, width, positions, key_cache, value_cache)
+        lanes = key_cache.reshape(-1, width, 8).transpose(0, 2, 1).reshape(-1, width)
+        return (
+            np.ascontiguousarray(lanes)[:positions].view(np.float16),
+            value_cache.reshape(-1, width)[:positions].view(np.float16),
+        )
+
+    def attention(self, form: int, q: Floats, visible: list[int], keys: Floats, values: Floats) -> Floats:
+        out = np.empty_like(q)
+        seen = np.array(visible, np.int32)
+        self._call("attention", form, q, seen, len(q), q.shape[1], keys, values, len(keys), out)
+        return out
+
+    def silu_mul(self, gate: Floats, up: Floats) -> Floats:
+        out = np.empty_like(gate)
+        self._call("silu_mul", gate, up, len(gate), out)
+        return out
+
+    def argmax(self, x: Floats) -> int:
+        index = np.empty(1, np.int32)
+        self._call("argmax", x, len(x), index)
+        return int(index[0])
+
+    def _call(self, name: str, *arguments: object) -> None:
+        native = [
+            argument.ctypes.data_as(ctypes.c_void_p) if isinstance(argument, np.ndarray) else argument
+            for argument in arguments
+        ]
+        assert all(a.flags.c_contiguous for a in arguments if isinstance(a, np.ndarray))
+        assert getattr(self._library, f"assay_op_{name}")(self._isa, *native) == 0

@@ -1,0 +1,125 @@
+"""The `llama` architecture in float64 over the dequantised weights: what exact arithmetic answers.
+
+Contract: weights are read and dequantised by the `gguf` package (not by the
+code under test), every operation is numpy in float64, and no activation, key or
+value is ever rounded. It is slow and keeps every weight as float32: for tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from gguf import GGUFReader
+from gguf.quants import dequantize
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers of a model's architecture."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_dim: int
+    rope_base: float
+    epsilon: float
+
+
+class Reference:
+    """A model's exact next-token logits."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads every tensor of a GGUF file."""
+        reader = GGUFReader(path)
+        self._tensors = {
+            tensor.name: np.asarray(dequantize(tensor.data, tensor.tensor_type), np.float32)
+            for tensor in reader.tensors
+        }
+
+        def field(name: str, default: object = None) -> object:
+            entry = reader.fields.get(f"llama.{name}")
+            return default if entry is None else entry.contents()
+
+        heads = int(str(field("attention.head_count")))
+        head_dim = int(str(field("attention.key_length", int(str(field("embedding_length"))) // heads)))
+        self.shape = Shape(
+            layers=int(str(field("block_count"))),
+            heads=heads,
+            kv_heads=int(str(field("attention.head_count_kv", heads))),
+            head_dim=head_dim,
+            rope_dim=int(str(field("rope.dimension_count", head_dim))),
+            rope_base=float(str(field("rope.freq_base", 10000.0))),
+            epsilon=float(str(field("attention.layer_norm_rms_epsilon"))),
+        )
+
+    def logits(self, tokens: npt.NDArray[np.int64]) -> Array:
+        """Returns the logits after every token of one sequence, [tokens, vocabulary]."""
+        shape = self.shape
+        x = self._tensors["token_embd.weight"][tokens].astype(np.float64)
+        cosine, sine = _angles(shape, len(tokens))
+        hidden = np.triu(np.ones((len(tokens), len(tokens)), bool), 1)
+        for index in range(shape.layers):
+            h = self._norm(x, f"blk.{index}.attn_norm")
+            q = self._heads(h, f"blk.{index}.attn_q", shape.heads)
+            k = self._heads(h, f"blk.{index}.attn_k", shape.kv_heads)
+            v = self._heads(h, f"blk.{index}.attn_v", shape.kv_heads)
+            q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
+            group = shape.heads // shape.kv_heads
+            attended = attention(q, np.repeat(k, group, 0), np.repeat(v, group, 0), hidden)
+            x = x + self._linear(
+                attended.transpose(1, 0, 2).reshape(len(tokens), -1), f"blk.{index}.attn_output"
+            )
+            h = self._norm(x, f"blk.{index}.ffn_norm")
+            gated = silu(self._linear(h, f"blk.{index}.ffn_gate")) * self._linear(h, f"blk.{index}.ffn_up")
+            x = x + self._linear(gated, f"blk.{index}.ffn_down")
+        head = "output" if "output.weight" in self._tensors else "token_embd"
+        return self._linear(self._norm(x, "output_norm"), head)
+
+    def _linear(self, x: Array, name: str) -> Array:
+        return x @ self._tensors[f"{name}.weight"].astype(np.float64).T
+
+    def _norm(self, x: Array, name: str) -> Array:
+        return rmsnorm(x, self._tensors[f"{name}.weight"].astype(np.float64), self.shape.epsilon)
+
+    def _heads(self, x: Array, name: str, heads: int) -> Array:
+        return self._linear(x, name).reshape(len(x), heads, -1).transpose(1, 0, 2)
+
+
+def rmsnorm(x: Array, weight: Array, epsilon: float) -> Array:
+    """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis."""
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
+
+
+def silu(x: Array) -> Array:
+    """Returns x / (1 + e^-x)."""
+    return x / (1.0 + np.exp(-x))
+
+
+def rotate(x: Array, cosine: Array, sine: Array) -> Array:
+    """Rotates the interleaved pairs of [heads, tokens, head_dim] by [tokens, rope_dim / 2] angles."""
+    width = 2 * cosine.shape[-1]
+    result = x.copy()
+    a, b = x[..., 0:width:2], x[..., 1:width:2]
+    result[..., 0:width:2] = a * cosine - b * sine
+    result[..., 1:width:2] = a * sine + b * cosine
+    return result
+
+
+def attention(q: Array, k: Array, v: Array, hidden: npt.NDArray[np.bool_]) -> Array:
+    """Returns softmax(q k / sqrt(head_dim)) v for [heads, tokens, head_dim]; hidden[query, key] pairs weigh 0."""
+    scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    scores = np.where(hidden, -np.inf, scores)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights @ v / weights.sum(-1, keepdims=True)
+
+
+def _angles(shape: Shape, positions: int) -> tuple[Array, Array]:
+    frequency = shape.rope_base ** (-np.arange(0, shape.rope_dim, 2) / shape.rope_dim)
+    angle = np.arange(positions)[:, None] * frequency[None, :]
+    return np.cos(angle), np.sin(angle)

@@ -1,0 +1,212 @@
+"""Every operation of every backend against exact arithmetic in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+
+from tests.server.engine import reference
+from tests.server.engine.operations import DECODE, PREFILL, Operations
+
+KINDS = [
+    GGMLQuantizationType.F32,
+    GGMLQuantizationType.F16,
+    GGMLQuantizationType.Q4_0,
+    GGMLQuantizationType.Q4_1,
+    GGMLQuantizationType.Q8_0,
+]
+
+
+@pytest.fixture
+def operations(isa: str) -> Operations:
+    return Operations(isa)
+
+
+def gaussian(*shape: int, seed: int = 0) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def stored(values: npt.NDArray[np.float32], kind: GGMLQuantizationType) -> npt.NDArray[np.uint8]:
+    """The bytes of a GGUF tensor, one row each."""
+    return np.ascontiguousarray(quantize(values, kind)).view(np.uint8).reshape(len(values), -1)
+
+
+def exact(raw: npt.NDArray[np.uint8], kind: GGMLQuantizationType) -> npt.NDArray[np.float64]:
+    typed = raw.view({0: np.float32, 1: np.float16}.get(int(kind), np.uint8))
+    return np.asarray(dequantize(typed, kind), np.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_embed_reads_any_row_of_the_packed_table(operations: Operations, kind: GGMLQuantizationType) -> None:
+    raw = stored(gaussian(37, 96), kind)
+    for token in (0, 7, 8, 15, 16, 36):
+        np.testing.assert_allclose(
+            operations.embed(kind, raw, 96, token), exact(raw, kind)[token], rtol=1e-6, atol=1e-6
+        )
+
+
+def test_rmsnorm(operations: Operations) -> None:
+    x, weight = gaussian(576) * 30, gaussian(576, seed=1)
+    expected = reference.rmsnorm(x.astype(np.float64), weight.astype(np.float64), 1e-5)
+    np.testing.assert_allclose(operations.rmsnorm(x, weight, 1e-5), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_rmsnorm_of_zeros_is_zero(operations: Operations) -> None:
+    assert not operations.rmsnorm(np.zeros(64, np.float32), gaussian(64), 1e-5).any()
+
+
+def test_quantise_rounds_to_nearest_even_within_each_block(operations: Operations) -> None:
+    x = gaussian(320) * np.repeat(np.float32(10.0) ** np.arange(-5, 5, dtype=np.float32), 32)
+    x[64:96] = 0.0
+    largest = np.abs(x.reshape(-1, 32)).max(1)
+    inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
+    expected = np.rint(x.reshape(-1, 32) * inverse[:, None])
+    q, scale, total = operations.quantise(x)
+    np.testing.assert_array_equal(q.reshape(-1, 32), expected.astype(np.int8))
+    np.testing.assert_array_equal(scale, largest / np.float32(127))
+    np.testing.assert_array_equal(total, scale * expected.sum(1).astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("rows", "columns"), [(16, 32), (48, 576), (41, 96), (7, 1536)])
+def test_qlinear_equals_the_dequantised_product(
+    operations: Operations, kind: GGMLQuantizationType, rows: int, columns: int
+) -> None:
+    raw = stored(gaussian(rows, columns), kind)
+    weights = exact(raw, kind)
+    for count in (1, 2, 3, 4, 5, 8, 17):
+        x = gaussian(count, columns, seed=count)
+        activations = x.astype(np.float64)
+        if kind not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
+            q, scale, _ = operations.quantise(x.reshape(-1))
+            activations = (q.reshape(-1, 32) * scale[:, None].astype(np.float64)).reshape(count, columns)
+        expected = activations @ weights.T
+        bound = 1e-6 * (np.abs(activations) @ np.abs(weights).T).max() * 4
+        for form in (DECODE, PREFILL):
+            np.testing.assert_allclose(operations.qlinear(form, kind, raw, x), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_qlinear_gives_a_row_the_same_bytes_in_any_company(
+    operations: Operations, kind: GGMLQuantizationType
+) -> None:
+    raw, x = stored(gaussian(40, 192), kind), gaussian(11, 192, seed=3)
+    alone = np.concatenate([operations.qlinear(DECODE, kind, raw, x[i : i + 1]) for i in range(11)])
+    for form in (DECODE, PREFILL):
+        for count in range(1, 12):
+            assert operations.qlinear(form, kind, raw, x[:count]).tobytes() == alone[:count].tobytes()
+
+
+def test_qlinear_adds_to_what_is_there(operations: Operations) -> None:
+    kind = GGMLQuantizationType.Q4_1
+    raw, x, before = stored(gaussian(21, 64), kind), gaussian(4, 64, seed=1), gaussian(4, 21, seed=2)
+    for form in (DECODE, PREFILL):
+        product = operations.qlinear(form, kind, raw, x)
+        np.testing.assert_array_equal(operations.qlinear(form, kind, raw, x, before), before + product)
+
+
+@pytest.mark.parametrize(
+    "kind", [GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0]
+)
+def test_qlinear_takes_extreme_weights_without_overflow(
+    operations: Operations, kind: GGMLQuantizationType
+) -> None:
+    raw = stored(gaussian(16, 64), kind)
+    raw.reshape(16, 2, -1)[:, :, -(32 if kind == GGMLQuantizationType.Q8_0 else 16) :] = (
+        0x80 if kind == GGMLQuantizationType.Q8_0 else 0xFF
+    )
+    x = np.full((3, 64), -5.0, np.float32)
+    for form in (DECODE, PREFILL):
+        np.testing.assert_allclose(operations.qlinear(form, kind, raw, x), x @ exact(raw, kind).T, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("head_dim", "rope_dim"), [(64, 64), (32, 20), (8, 2)])
+def test_rope_rotates_interleaved_pairs(operations: Operations, head_dim: int, rope_dim: int) -> None:
+    angle = 1234 * 10000.0 ** (-np.arange(0, rope_dim, 2) / rope_dim)
+    head, cosine, sine = (
+        gaussian(head_dim),
+        np.cos(angle).astype(np.float32),
+        np.sin(angle).astype(np.float32),
+    )
+    expected = reference.rotate(
+        head.astype(np.float64)[None], cosine.astype(np.float64), sine.astype(np.float64)
+    )[0]
+    np.testing.assert_allclose(operations.rope(head, cosine, sine), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_kv_write_narrows_to_finite_halves_in_place(operations: Operations) -> None:
+    keys, values = gaussian(21, 64) * 100, gaussian(21, 64, seed=1)
+    keys[0, :6] = [1e9, -1e9, 65520.0, 1e-8, 6e-8, -3.05e-5]
+    for written, given in zip(operations.kv_write(keys, values), (keys, values), strict=True):
+        np.testing.assert_array_equal(written, np.clip(given, -65504, 65504).astype(np.float16))
+
+
+@pytest.mark.parametrize("head_dim", [8, 40, 64, 128])
+def test_attention_is_softmax_over_the_visible_positions(operations: Operations, head_dim: int) -> None:
+    positions = 300
+    keys, values = gaussian(positions, head_dim), gaussian(positions, head_dim, seed=1)
+    q = gaussian(6, head_dim, seed=2) / np.float32(np.sqrt(head_dim))
+    exact_keys, exact_values = (
+        keys.astype(np.float16).astype(np.float64),
+        values.astype(np.float16).astype(np.float64),
+    )
+    for visible in ([1, 1, 2, 3, 7, 8], [127, 128, 129, 255, 256, 257], [300, 299, 298, 297, 9, 130]):
+        hidden = np.arange(positions)[None] >= np.array(visible)[:, None]
+        scaled = q.astype(np.float64) * np.sqrt(head_dim)
+        expected = reference.attention(scaled[None], exact_keys[None], exact_values[None], hidden)[0]
+        for form in (DECODE, PREFILL):
+            for count in range(1, 7):
+                answer = operations.attention(form, q[:count], visible[:count], keys, values)
+                np.testing.assert_allclose(answer, expected[:count], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Operations) -> None:
+    keys, values, q = gaussian(400, 64), gaussian(400, 64, seed=1), gaussian(6, 64, seed=2)
+    visible = [384, 385, 386, 120, 128, 257]
+    alone = np.concatenate(
+        [operations.attention(DECODE, q[i : i + 1], visible[i : i + 1], keys, values) for i in range(6)]
+    )
+    for count in range(1, 7):
+        together = operations.attention(PREFILL, q[:count], visible[:count], keys, values)
+        assert together.tobytes() == alone[:count].tobytes()
+
+
+def test_attention_survives_scores_beyond_the_range_of_exp(operations: Operations) -> None:
+    keys, values, q = gaussian(200, 64) * 100, gaussian(200, 64, seed=1), gaussian(2, 64, seed=2) * 100
+    hidden = np.zeros((2, 200), bool)
+    halves = [a.astype(np.float16).astype(np.float64)[None] for a in (keys, values)]
+    expected = reference.attention(q.astype(np.float64)[None] * 8, *halves, hidden)[0]
+    for form in (DECODE, PREFILL):
+        np.testing.assert_allclose(
+            operations.attention(form, q, [200, 200], keys, values), expected, atol=1e-3
+        )
+
+
+def test_silu_mul(operations: Operations) -> None:
+    gate = np.concatenate([np.linspace(-200, 200, 96), np.linspace(-3, 3, 64)]).astype(np.float32)
+    up = gaussian(160)
+    expected = reference.silu(np.maximum(gate, -80).astype(np.float64)) * up
+    np.testing.assert_allclose(operations.silu_mul(gate, up), expected, rtol=2e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("size", [1, 8, 31, 32, 100, 49152])
+def test_argmax_takes_the_lowest_of_equal_values(operations: Operations, size: int) -> None:
+    x = gaussian(size)
+    for first in {0, size // 3, size - 1}:
+        y = x.copy()
+        y[first:] = np.minimum(y[first:], 9)
+        y[first] = y[-1] = 10
+        assert operations.argmax(y) == first
+    assert operations.argmax(np.full(size, -np.inf, np.float32)) == 0
+
+
+def test_argmax_never_answers_nan_while_a_number_is_there(operations: Operations) -> None:
+    x = np.full(77, np.nan, np.float32)
+    assert operations.argmax(x) == 0
+    x[76] = -np.inf
+    assert operations.argmax(x) == 76
+    x[40] = 1
+    assert operations.argmax(x) == 40
