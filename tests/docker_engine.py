@@ -98,6 +98,8 @@ def engine() -> Iterator[None]:
     packages = missing(environment, answers())
     if packages and (os.geteuid() == 0 or not answers()):
         install(packages, environment, home / "apt.log")
+        if shutil.which("docker", path=environment["PATH"]) is None:
+            install(["docker-cli"], environment, home / "apt.log")  # newer releases ship the client apart
     if answers():
         yield
         return
