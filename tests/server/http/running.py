@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +92,10 @@ class Command:
 
 
 @contextlib.contextmanager
-def command_server(model: Path, folder: Path, *arguments: str) -> Iterator[Command]:
-    """Run `python -m server` on a free port until the block ends."""
+def command_server(
+    model: Path | str, folder: Path, *arguments: str, command: Sequence[str] = ("server",)
+) -> Iterator[Command]:
+    """Run `python -m server` (or another module and its words) on a free port until the block ends."""
     ready, log = folder / "ready.json", folder / "server.log"
     with log.open("w") as stream:
         process = subprocess.Popen(

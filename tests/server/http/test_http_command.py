@@ -161,6 +161,14 @@ def test_sigterm_lets_an_answer_finish_and_exits_0(model_path: Path, tmp_path: P
         assert [path.name for path in tmp_path.glob(".*")] == []
 
 
+def test_assay_serve_is_this_server_over_a_pinned_model(model_path: Path, tmp_path: Path) -> None:
+    with command_server("smollm2-135m", tmp_path, "--slots", "1", command=("assay.cli", "serve")) as running:
+        assert httpx.get(f"{running.url}/v1/models").json()["data"][0]["id"] == "smollm2-135m"
+        assert json.loads((tmp_path / "ready.json").read_text())["pid"] == running.process.pid
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+
+
 def refused(*arguments: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "server", *arguments], capture_output=True, text=True, timeout=120, check=False

@@ -1,0 +1,70 @@
+"""`assay serve MODEL`: becomes our server, `python -m server`, over a pinned model or a model file.
+
+The core imports nothing of the server: this verb finds the file and replaces itself with the server's own
+command, so signals and the exit code are the server's. A pinned model is verified by digest first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from assay.cli import answer, shared
+from assay.errors import ConfigurationError
+from assay.models import pins, verify
+
+# The server's own options; it checks their values and says what is wrong with them.
+OPTIONS = {
+    "host": "address to bind (default: 127.0.0.1)",
+    "port": "port; 0 is any free one (default: 8080)",
+    "key-file": "absolute path of a private file with the API key",
+    "threads": "engine threads (default: the engine's choice)",
+    "slots": "answers at once (default: 8)",
+    "context": "positions a slot holds (default: the engine's choice)",
+    "name": "the model's name in the API (default: the pin's name, or the file's stem)",
+    "ready-file": "written with port and pid once the model answers",
+}
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the command."""
+    parser = subparsers.add_parser(
+        "serve",
+        parents=[shared()],
+        help="serve a model over HTTP",
+        description="Serve a pinned model or a GGUF file over HTTP until SIGTERM or Ctrl-C.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a name of models.lock, or the path of a GGUF file")
+    for option, text in OPTIONS.items():
+        parser.add_argument(f"--{option}", help=text)
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Replace this process with the server; returns only by raising."""
+    model, name = _found(arguments.model)
+    options = {option: getattr(arguments, option.replace("-", "_")) for option in OPTIONS}
+    options["name"] = options["name"] or name
+    words = [f"--{option}={value}" for option, value in options.items() if value is not None]
+    command = [sys.executable, "-m", "server", str(model), *words]
+    if arguments.json:
+        answer({"status": "starting", "model": str(model), "command": command})
+    os.execv(sys.executable, command)
+
+
+def _found(model: str) -> tuple[Path, str | None]:
+    """Return the model's file and, of a pin, its name; a pin wins over a file of the same name."""
+    known = pins()
+    if model in known:
+        return verify(model), model
+    path = Path(model)
+    if not path.exists():
+        names = ", ".join(sorted(known))
+        raise ConfigurationError(
+            f"there is no model {model}",
+            f"it is neither a file nor a name of models.lock ({names})",
+            f"assay serve {next(iter(sorted(known)), 'PATH')}",
+        )
+    return path, None
