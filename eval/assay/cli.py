@@ -14,10 +14,13 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 from assay import __version__
-from assay.console import complain, say
-from assay.errors import AssayError
+from assay.console import complain
+from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
+from assay.files import disk_full
 
 VERBS = {
     "model": "fetch and verify served models (models.lock)",
@@ -33,9 +36,17 @@ VERBS = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like any other, also as JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigurationError instead of printing the usage and leaving."""
+        raise ConfigurationError(message, "", f"{self.prog} --help")
+
+
 def parser(verb: str | None) -> argparse.ArgumentParser:
     """The command's parser, with the arguments of one verb (or of none, for the overview)."""
-    top = argparse.ArgumentParser(prog="assay", description="Did the change keep the model's intelligence?")
+    top = Parser(prog="assay", description="Did the change keep the model's intelligence?")
     top.add_argument("--version", action="version", version=f"assay {__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in VERBS.items():
@@ -58,7 +69,9 @@ def shared() -> argparse.ArgumentParser:
 
 def answer(value: Mapping[str, object]) -> None:
     """Print the one JSON object that `--json` promises, as a line of stdout of its own."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # A lone surrogate out of a stranger's record is no UTF-8; written as \udXXX it is still the same JSON.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     sys.stdout.flush()
 
 
@@ -66,28 +79,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its documented exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in words if not word.startswith("-")), None)
+    try:
+        try:
+            return _run(verb, words)
+        except AssayError as error:
+            return _fail(error, words)
+        except KeyboardInterrupt:
+            return _fail(CancelledError("cancelled"), words)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            return _fail(_refused(error), words)
+    except BrokenPipeError:
+        # The reader went away (`assay status RUN | head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(verb: str | None, words: Sequence[str]) -> int:
     arguments = parser(verb).parse_args(words)
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
-    try:
-        return int(arguments.handler(arguments))
-    except AssayError as error:
-        if arguments.verbose:
-            traceback.print_exc()
-        complain(error)
-        if arguments.json:
-            answer({"status": "error", "error": vars(error), "exit_code": error.exit_code})
-        return error.exit_code
-    except KeyboardInterrupt:
-        say("assay: cancelled")
-        return 6
-    except BrokenPipeError:
-        # The reader went away (`assay status RUN | head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    code = int(arguments.handler(arguments))
+    # Here, not when the interpreter ends: what stdout refuses is to be seen by `main`.
+    sys.stdout.flush()
+    return code
+
+
+def _fail(error: AssayError, words: Sequence[str]) -> int:
+    if "--verbose" in words:
+        traceback.print_exc()
+    complain(error)
+    if "--json" in words:
+        parts = {"what": error.what, "why": error.why, "next": error.next}
+        answer({"status": "error", "error": parts, "exit_code": error.exit_code})
+    return error.exit_code
+
+
+def _refused(error: OSError) -> AssayError:
+    """What the operating system refused, as an error that names the file."""
+    name = str(error.filename or "a file")
+    told = disk_full(Path(name), error)
+    if isinstance(told, AssayError):
+        return told
+    return RunError(f"{name} cannot be used", error.strerror or str(error), "--verbose shows where")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ but the standard library, since the bootstrap speaks through it before any packa
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
@@ -15,8 +16,22 @@ from assay.errors import AssayError
 
 
 def say(text: str) -> None:
-    """Print one line of diagnostics."""
-    print(text, file=sys.stderr, flush=True)
+    """Print one line of diagnostics; a terminal or pipe that has gone away ends no work."""
+    with contextlib.suppress(OSError):
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    r"""The text with every character that is no line end and cannot be seen written as `\x1b`.
+
+    What a server or a stranger's record says is shown, but moves no cursor and sets no title.
+    """
+    return "".join(
+        character
+        if character.isprintable() or character == "\n"
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
 
 
 @contextmanager

@@ -10,16 +10,16 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from assay.digest import value_digest
 from assay.errors import ConfigurationError
 from assay.evaluator import DockerLimits, load_evaluator
 from assay.files import read_json
 from assay.paths import CONFIGS
-from assay.profile import Profile, RuntimeKind, choose_entries, describe, merge, read_toml
+from assay.profile import SEGMENT, Profile, RuntimeKind, choose_entries, describe, merge, read_toml
 
 NAME = "resolved.json"
 KEY_VARIABLE = "ASSAY_API_KEY"
@@ -72,11 +72,18 @@ class EntryPlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    tasks: int
-    rollouts: int
+    name: str = Field(pattern=SEGMENT)
+    tasks: int = Field(gt=0)
+    rollouts: int = Field(gt=0)
     launch: Mapping[str, str]
     max_concurrent: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _launches(self) -> Self:
+        if set(self.launch) != set(LAUNCH_FILES):
+            raise ValueError(f"launch holds {sorted(self.launch)}, expected {sorted(LAUNCH_FILES)}")
+        _ = self.taskset
+        return self
 
     @property
     def planned(self) -> int:
@@ -88,6 +95,14 @@ class EntryPlan(BaseModel):
         """The evaluator's configuration as the launch files alone give it."""
         layers = [tomllib.loads(self.launch[name]) for name in LAUNCH_FILES]
         return merge(*layers)
+
+    @property
+    def taskset(self) -> str:
+        """The taskset's module as the entry names it; ValueError when it names none."""
+        try:
+            return str(self.native["env"]["taskset"]["id"])
+        except (KeyError, TypeError):
+            raise ValueError(f"entry {self.name} names no env.taskset.id") from None
 
 
 class Plan(BaseModel):
@@ -109,15 +124,27 @@ class Plan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal["assay/resolved/v1"] = "assay/resolved/v1"
-    profile: str
+    profile: str = Field(pattern=SEGMENT)
     description: str
-    evaluator: str
+    evaluator: str = Field(pattern=SEGMENT)
     runtime: RuntimeKind
     egress: Egress
     image: str | None
     docker: DockerLimits
     server: OwnServer | OtherServer = Field(discriminator="kind")
-    entries: tuple[EntryPlan, ...]
+    entries: tuple[EntryPlan, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.egress != EGRESS[self.runtime]:
+            raise ValueError(
+                f"egress is {self.egress!r}, and on {self.runtime} it is {EGRESS[self.runtime]!r}"
+            )
+        if (self.image is not None) != (self.runtime == "docker"):
+            raise ValueError(f"image is {self.image!r} on the {self.runtime} runtime")
+        if len({entry.name for entry in self.entries}) != len(self.entries):
+            raise ValueError("two entries have one name")
+        return self
 
     @property
     def digest(self) -> str:
@@ -155,11 +182,7 @@ def make_plan(
             allowed, or the profile has no server of its own and none was given.
     """
     if runtime not in profile.runtimes:
-        raise ConfigurationError(
-            f'profile "{profile.name}" does not run on the {runtime} runtime',
-            f"it allows: {', '.join(profile.runtimes)}; model-written code must not run on the host",
-            "start a Docker engine (apt-get install docker.io), then: eval/scripts/sandbox",
-        )
+        raise runtime_refused(profile, runtime)
     entries = []
     for facts in choose_entries(profile, entry):
         paths = {
@@ -197,6 +220,15 @@ def make_plan(
         docker=load_evaluator(profile.evaluator).docker,
         server=server or OwnServer(model=str(profile.serve), slots=slots),
         entries=tuple(entries),
+    )
+
+
+def runtime_refused(profile: Profile, runtime: RuntimeKind) -> ConfigurationError:
+    """The error for a runtime that the profile does not allow."""
+    return ConfigurationError(
+        f'profile "{profile.name}" does not run on the {runtime} runtime',
+        f"it allows: {', '.join(profile.runtimes)}; model-written code must not run on the host",
+        "start a Docker engine (apt-get install docker.io), then: eval/scripts/sandbox",
     )
 
 

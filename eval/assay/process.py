@@ -1,8 +1,9 @@
 """Child processes that never outlive their parent and never see a terminal's Ctrl-C by accident.
 
-A child is started in its own session, so one signal to its process group reaches everything it started;
-on Linux it is also told to die with its parent (PR_SET_PDEATHSIG), so kill -9 on Assay leaves nothing behind
-it. Commands are argument lists, never shell text, and secrets never stand among them.
+A child is started in its own session, so a terminal's Ctrl-C reaches Assay alone, which then ends the child
+and everything it started, sessions of their own included. On Linux a child is also told to die with its
+parent (PR_SET_PDEATHSIG), so kill -9 on Assay leaves nothing behind it. Commands are argument lists, never
+shell text, and secrets never stand among them.
 """
 
 from __future__ import annotations
@@ -13,18 +14,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from assay.errors import CancelledError, RunError
+
 PR_SET_PDEATHSIG = 1
 TERMINATE_GRACE_S = 10.0
+POLL_S = 0.1
 
 
-def _die_with_parent(number: int) -> None:
+def _die_with_parent(number: int, parent: int) -> None:
     """Runs in the child before exec: have it signalled when the thread that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+        # A parent that died before the line above sends no signal any more.
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def start(
@@ -49,6 +57,7 @@ def start(
     Raises:
         OSError: the program cannot be started.
     """
+    parent = os.getpid()
     return subprocess.Popen(
         [os.fspath(part) for part in command],
         env=dict(env),
@@ -57,7 +66,7 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=lambda: _die_with_parent(death_signal),
+        preexec_fn=lambda: _die_with_parent(death_signal, parent),
     )
 
 
@@ -70,19 +79,86 @@ def signal_group(child: subprocess.Popen[bytes], number: int) -> None:
 def end(
     child: subprocess.Popen[bytes], first: int = signal.SIGTERM, grace_s: float = TERMINATE_GRACE_S
 ) -> int:
-    """End a child and everything in its group: politely, then with SIGKILL; returns its exit status.
+    """End a child and everything it started: politely, then with SIGKILL; returns its exit status.
 
     Args:
         child: The child.
         first: The polite signal.
         grace_s: Seconds it has to obey.
     """
+    started: set[tuple[int, int]] = set()
     if child.poll() is None:
+        # Looked up before each signal: what has lost its parent cannot be found by it any more.
+        started |= descendants(child.pid)
         signal_group(child, first)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(grace_s)
+    if child.poll() is None:
+        started |= descendants(child.pid)
     signal_group(child, signal.SIGKILL)
-    return child.wait()
+    code = child.wait()
+    for pid, ticks in started:
+        if start_time_ticks(pid) == ticks:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    return code
+
+
+def finish(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    timeout_s: float,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a child to its end and return what it said; it is ended first when that is no longer wanted.
+
+    Args:
+        command: Program and arguments.
+        env: The child's whole environment.
+        cwd: Its working directory.
+        timeout_s: Seconds it may take.
+        cancelled: Asked again and again: whether to give up.
+
+    Raises:
+        CancelledError: `cancelled` said so.
+        RunError: it did not end in time.
+        OSError: the program cannot be started.
+    """
+    child = start(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                output, diagnostics = child.communicate(timeout=POLL_S)
+            except subprocess.TimeoutExpired:
+                if cancelled():
+                    raise CancelledError("cancelled before anything was asked") from None
+                if time.monotonic() >= deadline:
+                    raise RunError(f"{command[0]} did not end within {timeout_s:.0f} s") from None
+            else:
+                return subprocess.CompletedProcess(child.args, child.returncode, output, diagnostics)
+    finally:
+        end(child, signal.SIGKILL)
+
+
+def descendants(pid: int) -> set[tuple[int, int]]:
+    """Every process below one, as (id, start time): its children, theirs, and so on."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        fields = _stat(int(path.name))
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(int(path.name))
+    found = set()
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            waiting.append(child)
+            ticks = start_time_ticks(child)
+            if ticks is not None:
+                found.add((child, ticks))
+    return found
 
 
 def start_time_ticks(pid: int) -> int | None:
@@ -90,11 +166,15 @@ def start_time_ticks(pid: int) -> int | None:
 
     With the process id this names a process for good: an id is used again, a pair is not.
     """
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def _stat(pid: int) -> list[str] | None:
+    """A living process's fields from its state on (proc(5), third field); None when there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    if fields[0] in {"Z", "X"}:
-        return None
-    return int(fields[19])
+    return None if fields[0] in {"Z", "X"} else fields

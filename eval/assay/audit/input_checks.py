@@ -17,7 +17,7 @@ from assay.paths import ROOT
 from assay.plan import EntryPlan, OwnServer, overrides
 from assay.profile import merge
 from assay.run import native
-from assay.run.freeze import changes, names
+from assay.run.freeze import changes, expected, names
 
 
 def unchanged(case: Case) -> Check:
@@ -64,13 +64,15 @@ def _model_pin(case: Case, name: str) -> str | None:
 
 
 def checkout(case: Case) -> Check:
-    """Locks, sources and launch files of this checkout are the ones that were frozen."""
-    faults = []
-    for name in names(case.before, "file"):
+    """Locks and sources of this checkout are the ones that were frozen, and no input was left out."""
+    wanted = expected(case.plan, load_evaluator(case.plan.evaluator))
+    faults = [f"{name} was not frozen" for name in sorted(wanted - case.before.keys())]
+    faults += [f"{name} was frozen, but is no input" for name in sorted(case.before.keys() - wanted)]
+    for name in names(sorted(wanted & case.before.keys()), "file"):
         path = ROOT / name
         if not path.is_file() or sha256_file(path) != case.before[f"file:{name}"]:
             faults.append(f"{name} of this checkout is not the one the run froze")
-    for name in names(case.before, "tree"):
+    for name in names(sorted(wanted & case.before.keys()), "tree"):
         path = ROOT / name
         if not path.is_dir() or combined_digest(tree_digests(path)) != case.before[f"tree:{name}"]:
             faults.append(f"{name}/ of this checkout is not the one the run froze")
@@ -97,12 +99,23 @@ def configuration(case: Case) -> Check:
         recorded = case.json(case.provenance / "launch" / entry.name / "overrides.json")
         base_url = recorded.get("client", {}).get("base_url", "")
         output = Path(str(recorded.get("output_dir", "")))
+        if not _planned_address(case, str(base_url)):
+            faults.append(
+                f"provenance/launch/{entry.name}/overrides.json asks {base_url}, which is not planned"
+            )
         declared = overrides(case.plan, entry, base_url, case.plan.server.model, output, output.name)
         if declared != recorded:
             faults.append(f"provenance/launch/{entry.name}/overrides.json overrides more than is declared")
         resolved = case.json(case.run / entry.name / "configs" / "resolved" / "eval.json")
         faults += lacking(merge(entry.native, recorded), resolved, f"{entry.name}/configs/resolved/eval.json")
     return judge("configuration", faults, "the evaluator's resolved configuration is launch plus overrides")
+
+
+def _planned_address(case: Case, base_url: str) -> bool:
+    server = case.plan.server
+    if isinstance(server, OwnServer):
+        return base_url.startswith("http://127.0.0.1:")
+    return base_url == server.base_url
 
 
 def lacking(asked: Any, resolved: Any, path: str) -> list[str]:

@@ -53,7 +53,11 @@ def state(case: Case) -> Check:
     if case.state.phase != case.summary.status:
         faults.append(f"state.json says {case.state.phase}, summary.json {case.summary.status}")
     if case.state.phase not in EXIT_CODES:
-        faults.append(f"the run is {case.state.standing}")
+        faults.append(f"the run is {case.state.standing(case.run)}")
+    told = [(entry.name, entry.planned, entry.finished) for entry in case.state.entries]
+    found = [(entry.name, entry.planned, len(case.episodes(entry.name))) for entry in case.plan.entries]
+    if told != found:
+        faults.append(f"state.json tells (entry, planned, finished) {told}, the records {found}")
     faults += [f"the run itself says: {problem}" for problem in case.summary.problems]
     return judge("state", faults, f"ended {case.state.ended_at} as {case.state.phase}")
 

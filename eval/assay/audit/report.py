@@ -9,6 +9,7 @@ from assay.audit import input_checks, record_checks, server_checks
 from assay.audit.case import Case
 from assay.audit.check import Check
 from assay.errors import AssayError, VerificationError
+from assay.record.manifest import run_files
 
 CHECKS: tuple[tuple[str, Callable[[Case], Check]], ...] = (
     ("signature", record_checks.signature),
@@ -38,6 +39,11 @@ def audit(run: Path) -> list[Check]:
     """
     if not run.is_dir() or run.is_symlink():
         raise VerificationError(f"{run} is not a run directory", "", "list the runs: ls eval/runs")
+    try:
+        run_files(run)
+    except VerificationError as error:
+        # Nothing of it is opened: a link leads elsewhere, and a pipe would never end.
+        return [Check("files", "FAIL", (str(error), "nothing else was read"))]
     case = Case(run)
     return [_guarded(name, check, case) for name, check in CHECKS]
 

@@ -41,7 +41,12 @@ def server(case: Case) -> Check:
 
 def isolation(case: Case) -> Check:
     """Each rollout ran where the plan says; whether the network was cut."""
-    faults = []
+    said = case.json(case.provenance / "environment.json")
+    faults = [
+        f"provenance/environment.json: {name} is {said.get(name)}, planned {planned}"
+        for name, planned in (("runtime", case.plan.runtime), ("egress", case.plan.egress))
+        if said.get(name) != planned
+    ]
     for entry in case.plan.entries:
         for episode in case.episodes(entry.name):
             for trace in episode.value["traces"]:

@@ -31,35 +31,59 @@ class Difference:
 def run_digests(run: Path) -> dict[str, str]:
     """What stands in the run directory now, by relative path: `sha256:<hex>` of a file, `link:<target>`.
 
+    Raises:
+        VerificationError: see `run_files`.
+    """
+    links, files = run_files(run)
+    found = dict(links)
+    for path, digest in sha256_files(files).items():
+        found[path.relative_to(run).as_posix()] = f"sha256:{digest}"
+    return {name: found[name] for name in sorted(found) if name not in OUTSIDE}
+
+
+def run_files(run: Path) -> tuple[dict[str, str], list[Path]]:
+    """The run directory's links, as `link:<target>` by relative path, and its files; no file is opened.
+
     Evaluators leave links of their own (`logs/latest`); one is recorded by its target, and only where that is
     a plain name in the same folder, so that no link can bring outside bytes into a record.
 
     Raises:
-        VerificationError: the run directory holds another link, or a special file.
+        VerificationError: the run directory holds another link, a special file (reading a pipe would never
+            end), or a name that is not UTF-8.
     """
-    found: dict[str, str] = {}
+    links: dict[str, str] = {}
     files: list[Path] = []
     for folder, folders, names in os.walk(run, followlinks=False):
         for name in sorted([*folders, *names]):
             path = Path(folder) / name
             relative = path.relative_to(run).as_posix()
             mode = path.lstat().st_mode
+            if not _is_text(relative):
+                raise VerificationError(
+                    f"{relative!r} is not a UTF-8 name", "a record names its files in one way only"
+                )
             if stat.S_ISLNK(mode):
                 target = str(path.readlink())
-                if target in {"", ".", ".."} or "/" in target:
+                if target in {"", ".", ".."} or "/" in target or not _is_text(target):
                     raise VerificationError(
                         f"{relative} is a link to {target}", "a record holds its own bytes only"
                     )
-                found[relative] = f"link:{target}"
+                links[relative] = f"link:{target}"
             elif stat.S_ISREG(mode):
                 files.append(path)
             elif not stat.S_ISDIR(mode):
                 raise VerificationError(
                     f"{relative} is neither a file nor a directory", "a record holds only bytes"
                 )
-    for path, digest in sha256_files(files).items():
-        found[path.relative_to(run).as_posix()] = f"sha256:{digest}"
-    return {name: found[name] for name in sorted(found) if name not in OUTSIDE}
+    return links, files
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_manifest(run: Path) -> None:

@@ -6,9 +6,12 @@ the claim (no isolation, truncation, failures) is above the table, not below it.
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 from rich.table import Table
 
+from assay.console import printable
 from assay.record.summary import FamilyScore, Summary
 
 HEADINGS = (
@@ -86,14 +89,18 @@ FOOTNOTES = (
 
 def show(summary: Summary, stderr: bool) -> None:
     """Print headlines, table and footnotes, to stderr when stdout is wanted for JSON."""
-    console = Console(stderr=stderr, soft_wrap=True, highlight=False, markup=False)
-    for line in headlines(summary):
-        console.print(line)
-    console.print()
-    console.print(table(summary))
-    console.print()
-    for line in FOOTNOTES:
-        console.print(line)
+    stream = sys.stderr if stderr else sys.stdout
+    console = Console(file=stream, soft_wrap=True, highlight=False, markup=False)
+    # Captured, so that a reader who went away is the command's to notice and not the library's.
+    with console.capture() as captured:
+        for line in headlines(summary):
+            console.print(printable(line))
+        console.print()
+        console.print(table(summary))
+        console.print()
+        for line in FOOTNOTES:
+            console.print(line)
+    stream.write(captured.get())
 
 
 def table(summary: Summary) -> Table:
@@ -104,7 +111,7 @@ def table(summary: Summary) -> Table:
         column.no_wrap = True
     for family in summary.families:
         name, planned, _, *rest = cells(family)
-        grid.add_row(name, planned, *(cell.replace(" to ", "-") for cell in rest))
+        grid.add_row(printable(name), planned, *(cell.replace(" to ", "-") for cell in rest))
     return grid
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -54,6 +53,9 @@ def mean_interval(rewards: Sequence[float], clusters: Sequence[str], seed: int) 
     names = sorted(set(clusters))
     if not names:
         return Interval(None, None, "none", 0)
+    # Loaded here because it takes a second, and a refused command should not wait for it.
+    from scipy import stats
+
     if np.all(values == values[0]) and values[0] in (0.0, 1.0):
         count = len(names)
         exact = stats.binomtest(int(values[0]) * count, count).proportion_ci(CONFIDENCE, method="exact")

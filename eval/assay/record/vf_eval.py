@@ -59,7 +59,7 @@ def read_episodes(traces: Path) -> Iterator[Episode]:
             episode = Episode(number, json.loads(line))
             if not episode.key or not isinstance(episode.value["traces"], list):
                 raise ValueError("it names no task")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise VerificationError(f"{traces} line {number} is not an episode", str(error)) from error
         yield episode
 
@@ -154,7 +154,7 @@ def _sample(entry: str, task: PlannedTask, rollout: int, episode: Episode) -> Sa
             seconds=_seconds(trace.get("timing", {})),
             line=episode.line,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise VerificationError(
             f"the native record of entry {entry}, line {episode.line}, cannot be read",
             f"{type(error).__name__}: {error}",

@@ -11,8 +11,9 @@ import contextlib
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ from assay.run.key import Key
 from assay.run.native import Workplace
 from assay.run.serving import serve
 from assay.run.state import EntryState, Phase, State, now, save_state, this_process
-from assay.run.watch import Cancellation, cancellation, watch
+from assay.run.watch import Cancellation, cancellation, count_lines, watch
 from assay.run.worktree import look
 
 CLEANUP_GRACE_S = 30.0
@@ -139,21 +140,25 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
         AssayError: nothing could be asked at all; the run's directory then holds why.
     """
     with cancellation() as asked:
+        private = owned_directory(OWNED / "private", mode=0o700)
         progress = create(plan, runs)
         say(f"assay: run directory: {progress.run}")
         begin = time.monotonic()
-        workplace = Workplace(owned_directory(OWNED / "private" / progress.run.name, mode=0o700))
+        workplace = Workplace(private / progress.run.name)
         try:
-            _ask(progress, key, workplace, asked)
-        except AssayError as error:
+            try:
+                workplace.path.mkdir(mode=0o700)
+                _ask(progress, key, workplace, asked)
+            finally:
+                shutil.rmtree(workplace.path, ignore_errors=True)
+            progress.seconds["wall"] = round(time.monotonic() - begin, 3)
+            return _record(progress, asked)
+        except (AssayError, OSError) as error:
+            # On a full disk even this cannot be written: then `assay status` sees that the writer is gone.
             with contextlib.suppress(AssayError, OSError):
                 phase: Phase = "cancelled" if isinstance(error, CancelledError) else "failed"
                 progress.save(phase, str(error))
             raise
-        finally:
-            shutil.rmtree(workplace.path, ignore_errors=True)
-        progress.seconds["wall"] = round(time.monotonic() - begin, 3)
-        return _record(progress, asked)
 
 
 def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cancellation) -> None:
@@ -167,7 +172,9 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
             provenance.record_files(progress.run, plan)
             provenance.record_worktree(progress.run, look())
             provenance.record_environment(progress.run, plan)
-        described = pool.submit(_describe, progress, workplace, key)
+        unwanted = threading.Event()
+        stack.callback(unwanted.set)
+        described = pool.submit(_describe, progress, workplace, key, lambda: asked.asked or unwanted.is_set())
         with progress.timed("server"):
             endpoint = _endpoint(progress, key, workplace, stack, asked)
         with progress.timed("describe"):
@@ -196,13 +203,15 @@ def _endpoint(
     return endpoint
 
 
-def _describe(progress: Progress, workplace: Workplace, key: Key | None) -> None:
+def _describe(
+    progress: Progress, workplace: Workplace, key: Key | None, cancelled: Callable[[], bool]
+) -> None:
     plan = progress.plan
     env = native.environment(plan, workplace, key, progress.run.name)
     for entry in plan.entries:
         launch = _launch_folder(progress, entry)
         native.write_launch(launch, entry, {})
-        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, workplace.path)
+        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, workplace.path, cancelled)
         progress.tasks[entry.name] = tasks
         provenance.record_tasks(progress.run, entry.name, tasks)
 
@@ -229,7 +238,7 @@ def _run_entry(
     with progress.timed("native"), (run / "run.log").open("ab") as log:
         child = start(words, env=env, cwd=workplace.path, stdout=log, death_signal=signal.SIGTERM)
         try:
-            done = watch(
+            watch(
                 f"{plan.profile}/{entry.name}",
                 entry.planned,
                 run / entry.name / TRACES,
@@ -240,8 +249,10 @@ def _run_entry(
             if asked.asked:
                 _stop(progress, child, asked)
         finally:
-            code = end(child)
-            containers.sweep(run.name)
+            code = end(child, signal.SIGKILL if asked.urgent else signal.SIGTERM)
+            if plan.runtime == "docker":
+                containers.sweep(run.name)
+    done = count_lines(run / entry.name / TRACES)
     progress.entry(entry.name, finished=done, ended_at=now(), native_exit_code=code)
     if code != 0 and not asked.asked:
         words_said = native.last_words((run / "run.log").read_bytes())

@@ -60,19 +60,23 @@ def check_url(base_url: str) -> str:
         ConfigurationError: it is not http(s) with a host, does not end in /v1, or holds a user, a query or a
             fragment (where secrets hide).
     """
-    parts = urlsplit(base_url)
+    what = "the endpoint's address cannot be used"
+    advice = "give it as http://HOST:PORT/v1, the key in a file"
+    try:
+        parts = urlsplit(base_url)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        # Not shown: what does not parse as an address may hold a password anywhere.
+        raise ConfigurationError(what, "it is not an http or https address", advice)
     why = ""
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        why = "it is not an http or https address"
-    elif parts.username or parts.password or parts.query or parts.fragment:
+    if parts.username or parts.password or parts.query or parts.fragment:
         why = "it holds a user, a query or a fragment, and those would be saved in clear"
     elif not parts.path.rstrip("/").endswith("/v1"):
         why = "it does not end in /v1"
     if why:
-        safe = f"{parts.scheme}://{parts.hostname}{parts.path}"
-        raise ConfigurationError(
-            f"the endpoint {safe} cannot be used", why, "give it as http://HOST:PORT/v1, the key in a file"
-        )
+        raise ConfigurationError(f"{what}: {parts.scheme}://{parts.hostname}{parts.path}", why, advice)
     return base_url.rstrip("/")
 
 

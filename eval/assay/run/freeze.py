@@ -43,15 +43,12 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
         VerificationError: one of them is not what its lock says.
     """
     inputs: dict[str, str] = {}
-    trees = [EVAL / "assay", EVAL / "scripts", *(TASKSETS / name for name in evaluator.tasksets)]
-    if isinstance(plan.server, OwnServer):
-        trees.append(ROOT / "server")
     with ThreadPoolExecutor(2) as pool:
         # Two at a time: one waits for the disk while the other computes.
         environments = pool.map(_environment, ("assay", plan.evaluator))
         for path, digest in sha256_files(lock_files(plan.evaluator)).items():
             inputs[f"file:{relative(path)}"] = digest
-        for tree in trees:
+        for tree in trees(plan, evaluator):
             inputs[f"tree:{relative(tree)}"] = combined_digest(tree_digests(tree))
         for entry in plan.entries:
             for name, text in entry.launch.items():
@@ -63,6 +60,25 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
             inputs["sandbox:image"] = sandbox.check().image_id
         inputs.update(environments)
     return dict(sorted(inputs.items()))
+
+
+def trees(plan: Plan, evaluator: Evaluator) -> list[Path]:
+    """The folders of this checkout whose files run: the core, the tasksets, and our server if it answers."""
+    folders = [EVAL / "assay", EVAL / "scripts", *(TASKSETS / name for name in evaluator.tasksets)]
+    return [*folders, ROOT / "server"] if isinstance(plan.server, OwnServer) else folders
+
+
+def expected(plan: Plan, evaluator: Evaluator) -> set[str]:
+    """The names of all inputs that a run of the plan freezes, without hashing anything."""
+    found = {f"file:{relative(path)}" for path in lock_files(plan.evaluator)}
+    found |= {f"tree:{relative(path)}" for path in trees(plan, evaluator)}
+    found |= {f"launch:{entry.name}/{name}" for entry in plan.entries for name in entry.launch}
+    found |= {"environment:assay", f"environment:{plan.evaluator}"}
+    if isinstance(plan.server, OwnServer):
+        found.add(f"model:{plan.server.model}")
+    if plan.runtime == "docker":
+        found.add("sandbox:image")
+    return found
 
 
 def _environment(name: str) -> tuple[str, str]:

@@ -60,7 +60,10 @@ def read_key(path: Path) -> Key:
         raise refuse("it is a symbolic link", f"name the file itself: {path.resolve()}")
     if not stat.S_ISREG(found.st_mode):
         raise refuse("it is not a regular file", "name a file that holds the key and nothing else")
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise refuse(f"{error.strerror}", "name a file of your own that you may read") from error
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
         if found.st_uid != os.geteuid():

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from assay.errors import ConfigurationError, RunError
-from assay.evaluator import load_evaluator
+from assay.errors import ConfigurationError, PrerequisiteError, RunError
+from assay.evaluator import Evaluator, load_evaluator
 from assay.files import write_atomic, write_json_atomic
+from assay.names import nearest
 from assay.paths import CACHE, owned_directory
 from assay.plan import KEY_VARIABLE, LAUNCH_FILES, EntryPlan, Plan
+from assay.process import finish
 from assay.profile import describe as describe_error
 from assay.record.sample import Baseline, PlannedTask, TaskPlan
 from assay.run.key import Key
 
+DESCRIBE_TIMEOUT_S = 300.0
 PASSED_ON = ("LANG", "LC_ALL", "TZ", "DOCKER_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
@@ -104,14 +105,9 @@ def validate(plan: Plan, entry: EntryPlan, files: list[Path], env: Mapping[str, 
     Raises:
         ConfigurationError: it refuses; the message holds its last words.
     """
-    done = subprocess.run(
-        command(plan, files, dry_run=True),
-        env=dict(env),
-        cwd=cwd,
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
+    evaluator = load_evaluator(plan.evaluator)
+    program(evaluator, evaluator.command)
+    done = finish(command(plan, files, dry_run=True), env=env, cwd=cwd, timeout_s=DESCRIBE_TIMEOUT_S)
     if done.returncode != 0:
         raise ConfigurationError(
             f'the evaluator refuses entry "{entry.name}" of profile "{plan.profile}"',
@@ -120,7 +116,26 @@ def validate(plan: Plan, entry: EntryPlan, files: list[Path], env: Mapping[str, 
         )
 
 
-def describe_tasks(plan: Plan, entry: EntryPlan, config: Path, env: Mapping[str, str], cwd: Path) -> TaskPlan:
+def program(evaluator: Evaluator, name: str) -> Path:
+    """A program of the evaluator's environment; PrerequisiteError when the environment is not there."""
+    path = evaluator.binaries / name
+    if not path.is_file():
+        raise PrerequisiteError(
+            f'the evaluator "{evaluator.name}" is not set up',
+            f"its environment has no {name}",
+            f"eval/scripts/setup {evaluator.name}",
+        )
+    return path
+
+
+def describe_tasks(
+    plan: Plan,
+    entry: EntryPlan,
+    config: Path,
+    env: Mapping[str, str],
+    cwd: Path,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> TaskPlan:
     """Ask the taskset itself which tasks an entry will ask, without a model.
 
     Args:
@@ -129,19 +144,30 @@ def describe_tasks(plan: Plan, entry: EntryPlan, config: Path, env: Mapping[str,
         config: Its native TOML.
         env: The evaluator's environment.
         cwd: Where the command runs.
+        cancelled: Asked again and again: whether to give up.
 
     Raises:
-        ConfigurationError: the taskset refuses the configuration.
-        RunError: it answers something else than a description, or another number of tasks than expected.
+        ConfigurationError: the taskset is none of the evaluator's, or refuses the configuration, or yields
+            another number of tasks than expected.
+        PrerequisiteError: the evaluator is not set up.
+        CancelledError: `cancelled` said so.
+        RunError: it answers something else than a description.
     """
-    taskset = str(tomllib.loads(entry.launch["entry.toml"])["env"]["taskset"]["id"])
-    done = subprocess.run(
-        [str(load_evaluator(plan.evaluator).binaries / "python"), "-m", f"{taskset}.describe", str(config)],
-        env=dict(env),
+    evaluator = load_evaluator(plan.evaluator)
+    taskset = entry.taskset
+    # The plan may be a stranger's: only modules that this checkout installs are run.
+    if taskset not in evaluator.tasksets:
+        raise ConfigurationError(
+            f'entry "{entry.name}" asks for the taskset "{taskset}"',
+            f'evaluator "{evaluator.name}" does not have it; {nearest(taskset, evaluator.tasksets)}',
+            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
+        )
+    done = finish(
+        [program(evaluator, "python"), "-m", f"{taskset}.describe", config],
+        env=env,
         cwd=cwd,
-        capture_output=True,
-        check=False,
-        timeout=300,
+        timeout_s=DESCRIBE_TIMEOUT_S,
+        cancelled=cancelled,
     )
     if done.returncode != 0:
         raise ConfigurationError(

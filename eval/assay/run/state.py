@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from assay.errors import VerificationError
 from assay.files import write_json_atomic
 from assay.process import start_time_ticks
+from assay.record.manifest import NAME as MANIFEST
 from assay.record.summary import EXIT_CODES, Outcome
 
 NAME = "state.json"
@@ -75,21 +76,27 @@ class State(BaseModel):
     entries: tuple[EntryState, ...]
     error: str | None = None
 
-    @property
-    def standing(self) -> Standing:
-        """What became of the run: its phase, or whether its writer lives."""
-        if self.phase == "starting" or self.phase == "running" or self.phase == "recording":
-            return "live" if self.owner.alive else "died"
-        return self.phase
+    def standing(self, run: Path) -> Standing:
+        """What became of the run: its phase, or whether its writer lives.
 
-    @property
-    def exit_code(self) -> int:
-        """The code `assay status` ends with: 0 for a live or finished run, 5 for one that died."""
-        standing = self.standing
-        if standing == "live":
-            return 0
-        outcome: Outcome = "failed" if standing == "died" else standing
-        return EXIT_CODES[outcome]
+        A run that found something ends with its manifest, so "done" without one is not the end yet.
+
+        Args:
+            run: The directory that the state was read from.
+        """
+        if self.phase == "failed" or self.phase == "cancelled":
+            return self.phase
+        if (self.phase == "done" or self.phase == "partial") and (run / MANIFEST).exists():
+            return self.phase
+        return "live" if self.owner.alive else "died"
+
+
+def exit_code(standing: Standing) -> int:
+    """The code `assay status` ends with: 0 for a live or finished run, 5 for one that died."""
+    if standing == "live":
+        return 0
+    outcome: Outcome = "failed" if standing == "died" else standing
+    return EXIT_CODES[outcome]
 
 
 def boot_id() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from rich import box
@@ -13,6 +14,7 @@ from rich.text import Text
 from assay.audit.check import Check
 from assay.audit.report import audit as audit_run
 from assay.cli import answer, shared
+from assay.console import printable
 from assay.errors import VerificationError
 
 STYLES = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
@@ -32,7 +34,11 @@ def audit(arguments: argparse.Namespace) -> int:
     checks = audit_run(arguments.run)
     failing = {"FAIL", "UNKNOWN"} if arguments.strict else {"FAIL"}
     failed = [check.name for check in checks if check.verdict in failing]
-    Console(stderr=arguments.json, highlight=False).print(_table(checks))
+    stream = sys.stderr if arguments.json else sys.stdout
+    console = Console(file=stream, highlight=False)
+    with console.capture() as captured:
+        console.print(_table(checks))
+    stream.write(captured.get())
     code = VerificationError.exit_code if failed else 0
     if arguments.json:
         answer(
@@ -48,10 +54,14 @@ def audit(arguments: argparse.Namespace) -> int:
 
 
 def _table(checks: list[Check]) -> Table:
-    grid = Table("check", "verdict", "evidence", box=box.SIMPLE)
+    grid = Table("check", "verdict", box=box.SIMPLE)
+    # Folded, not cut: a digest or a path is of use only whole.
+    grid.add_column("evidence", overflow="fold")
     for check in checks:
         lines = list(check.evidence[:SHOWN])
         if len(check.evidence) > SHOWN:
             lines.append(f"and {len(check.evidence) - SHOWN} more (see --json)")
-        grid.add_row(check.name, Text(check.verdict, STYLES[check.verdict]), Text("\n".join(lines)))
+        grid.add_row(
+            check.name, Text(check.verdict, STYLES[check.verdict]), Text(printable("\n".join(lines)))
+        )
     return grid

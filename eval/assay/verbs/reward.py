@@ -17,6 +17,7 @@ from assay.errors import PrerequisiteError, VerificationError
 from assay.plan import NAME, load_plan
 from assay.record.results import derive, load_tasks
 from assay.record.vf_eval import TRACES
+from assay.run.state import load_state
 
 PROGRAM = (
     "[.[].traces[] | [.rewards[]? | .score * .weight] | add // 0]"
@@ -36,6 +37,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def reward(arguments: argparse.Namespace) -> int:
     """Print both rewards of each entry; exit 5 when they differ."""
+    load_state(arguments.run)
     plan = load_plan(arguments.run / NAME)
     tasks = load_tasks(arguments.run, plan)
     samples, _ = derive(arguments.run, plan, tasks)

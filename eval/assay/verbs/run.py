@@ -12,7 +12,7 @@ from assay.cli import answer, shared
 from assay.console import say
 from assay.errors import ConfigurationError
 from assay.paths import OWNED, RUNS, owned_directory
-from assay.plan import OtherServer, Plan, load_plan, overrides
+from assay.plan import OtherServer, Plan, load_plan, overrides, runtime_refused
 from assay.profile import find_profile
 from assay.record.render import show
 from assay.record.summary import EXIT_CODES
@@ -73,7 +73,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
             f"--concurrency is {arguments.concurrency}", "at least one rollout must be in flight"
         )
     if arguments.profile.endswith(".json"):
-        plan = load_plan(Path(arguments.profile))
+        plan = _resolved(arguments)
         return plan if arguments.dry_run else prepare_again(plan)
     profile = find_profile(arguments.profile)
     choice = Choice(arguments.entry, arguments.runtime, _server(arguments), arguments.concurrency)
@@ -84,6 +84,30 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         if path is not None:
             read_key(path)
     return prepare(profile, choice)
+
+
+def _resolved(arguments: argparse.Namespace) -> Plan:
+    given = {
+        "ENTRY": arguments.entry,
+        "--runtime": arguments.runtime,
+        "--concurrency": arguments.concurrency,
+        "--base-url": arguments.base_url,
+        "--model": arguments.model,
+    }
+    refused = [name for name, value in given.items() if value is not None]
+    if refused:
+        raise ConfigurationError(
+            f"{', '.join(refused)} cannot be combined with a resolved run",
+            "it is run as it stands",
+            "leave that out, or name a profile instead",
+        )
+    plan = load_plan(Path(arguments.profile))
+    profile = find_profile(plan.profile)
+    if plan.runtime not in profile.runtimes:
+        raise runtime_refused(profile, plan.runtime)
+    if plan.server.kind == "other":
+        check_url(plan.server.base_url)
+    return plan
 
 
 def _server(arguments: argparse.Namespace) -> OtherServer | None:

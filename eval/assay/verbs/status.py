@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from assay.cli import answer, shared
-from assay.run.state import load_state
+from assay.console import printable
+from assay.run.state import exit_code, load_state
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,22 +20,25 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def status(arguments: argparse.Namespace) -> int:
     """Print the run's standing and return its exit code (0 while it is live)."""
     state = load_state(arguments.run)
-    print(f"{arguments.run}: {state.standing}")
+    standing = state.standing(arguments.run)
+    code = exit_code(standing)
+    print(printable(f"{arguments.run}: {standing}"))
     for entry in state.entries:
         print(f"  {entry.name}: {entry.finished}/{entry.planned} rollouts")
-    if state.standing == "died":
+    if standing == "died":
         print(f"  its process {state.owner.pid} is gone; what had finished is in the native records")
+        print(f"  next: assay summarize {arguments.run}")
     if state.error:
-        print(f"  {state.error}")
+        print(printable(f"  {state.error}"))
     if arguments.json:
         answer(
             {
                 "run_dir": str(arguments.run.resolve()),
-                "status": state.standing,
-                "exit_code": state.exit_code,
+                "status": standing,
+                "exit_code": code,
                 "phase": state.phase,
                 "entries": [entry.model_dump() for entry in state.entries],
                 "error": state.error,
             }
         )
-    return state.exit_code
+    return code

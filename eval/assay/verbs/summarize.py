@@ -34,7 +34,11 @@ def recompute(run: Path) -> Summary:
         recorded = load_summary(run)
         problems, notes, server = recorded.problems, recorded.notes, recorded.server
     else:
-        problems, notes, server = (*faults, f"the run did not come to its end ({state.standing})"), (), None
+        problems, notes, server = (
+            (*faults, f"the run did not come to its end ({state.standing(run)})"),
+            (),
+            None,
+        )
     return summarise(plan, tasks, samples, problems, notes, state.phase == "cancelled", server)
 
 
