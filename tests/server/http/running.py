@@ -97,19 +97,10 @@ def command_server(
 ) -> Iterator[Command]:
     """Run `python -m server` (or another module and its words) on a free port until the block ends."""
     ready, log = folder / "ready.json", folder / "server.log"
+    served = ("--port", "0", "--ready-file", str(ready))
     with log.open("w") as stream:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "server",
-                str(model),
-                "--port",
-                "0",
-                "--ready-file",
-                str(ready),
-                *arguments,
-            ],
+            [sys.executable, "-m", *command, str(model), *served, *arguments],
             stderr=stream,
             stdout=stream,
             text=True,
