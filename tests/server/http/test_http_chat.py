@@ -105,6 +105,15 @@ def test_nothing_of_a_stop_string_is_seen(
     assert text == ("hello world" if expected is None else expected)
 
 
+@pytest.mark.parametrize(("limit", "reason"), [(6, "length"), (50, "stop")])
+def test_what_only_began_like_a_stop_is_shown_at_the_end(
+    client: openai.OpenAI, limit: int, reason: str
+) -> None:
+    received = chunks(client, "say:abc wo", temperature=0, stop=[" world"], max_tokens=limit)
+    assert streamed(received) == "abc wo"
+    assert received[-1].choices[0].finish_reason == reason
+
+
 def test_log_probabilities_are_normalised_and_lead_with_the_greedy_token(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model="toy", messages=user("no script"), temperature=0, max_tokens=5, logprobs=True, top_logprobs=20
