@@ -137,7 +137,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
     loaded = None
     try:
         loaded = await asyncio.to_thread(load, wanted, service.metrics)
-        service.served = loaded[0]
+        service.served = loaded.served
         if not http.should_exit:
             _announce(options, listener.getsockname(), service.served.fingerprint)
         await serving
@@ -145,9 +145,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         http.should_exit = True
         await serving
         if loaded is not None:
-            served, engine = loaded
-            served.scheduler.close()
-            engine.close()
+            loaded.close()
 
 
 def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerprint: str) -> None:

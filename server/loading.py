@@ -14,7 +14,7 @@ import jinja2
 
 from server import identity
 from server.engine import Engine, EngineError
-from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
+from server.errors import MISSING_DEPENDENCY, StartError
 from server.metrics import Metrics
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
@@ -39,6 +39,19 @@ class ModelOptions:
     context: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that answers, and the engine under it; whoever loaded it closes it."""
+
+    served: Served
+    engine: Engine
+
+    def close(self) -> None:
+        """End what is under way and free the engine."""
+        self.served.scheduler.close()
+        self.engine.close()
+
+
 def check_model_file(path: Path) -> None:
     """Raise StartError unless `path` is a readable file that begins like GGUF; reads four bytes."""
     if not path.is_file():
@@ -57,11 +70,11 @@ def check_model_file(path: Path) -> None:
             f"the model {path} is not a GGUF file",
             f"it begins with {magic!r}, not {MAGIC!r}",
             "assay model fetch NAME",
-            BAD_CONFIGURATION,
+            MISSING_DEPENDENCY,
         )
 
 
-def load(options: ModelOptions, metrics: Metrics) -> tuple[Served, Engine]:
+def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     """Load the model, hashing its file meanwhile, and start its scheduler.
 
     Raises:
@@ -107,7 +120,7 @@ def load(options: ModelOptions, metrics: Metrics) -> tuple[Served, Engine]:
         )
     served = assemble(options.name, engine, engine.metadata, described, metrics, limits)
     logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
-    return served, engine
+    return Loaded(served, engine)
 
 
 def _kv_dtype(engine: Engine) -> str:

@@ -19,6 +19,7 @@ from server.sampling import Sampling
 
 MAX_CHOICES = 128
 MAX_STOPS = 16
+MAX_STOP_BYTES = 256  # bounds what a stream may have to hold back
 MAX_TOP_LOGPROBS = 20
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -159,7 +160,10 @@ class _Request(BaseModel):
             raise invalid(f"stop: {len(given)} strings, at most {MAX_STOPS}", "stop")
         if "" in given:
             raise invalid("stop: a stop string must not be empty", "stop")
-        return tuple(stop.encode() for stop in given)
+        stops = tuple(stop.encode() for stop in given)
+        if any(len(stop) > MAX_STOP_BYTES for stop in stops):
+            raise invalid(f"stop: a stop string is longer than {MAX_STOP_BYTES} bytes", "stop")
+        return stops
 
     def sampling(self, vocabulary: int) -> Sampling:
         """Return the sampling parameters; ApiError 400 for a bias on an id outside `vocabulary`."""

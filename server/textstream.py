@@ -20,7 +20,7 @@ class TextStream:
     """
 
     def __init__(self, stops: Sequence[bytes] = ()) -> None:
-        """Start an empty answer that ends at the earliest of `stops` (UTF-8, none empty)."""
+        """Start an empty answer that ends before the first of `stops` to be complete (UTF-8, none empty)."""
         self._stops = tuple(stops)
         self._held = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -33,10 +33,11 @@ class TextStream:
             self.released += len(data)
             return self._decoder.decode(data)
         self._held += data
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        # The stop that is complete first, however the bytes came; of two that end together the longer.
+        found = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return self._release(min(found))
+            return self._release(min(found)[1])
         return self._release(len(self._held) - self._undecided())
 
     def finish(self) -> str:

@@ -186,7 +186,7 @@ def test_a_model_that_is_missing_or_is_none_is_named(tmp_path: Path) -> None:
     assert (code, "directory" in said) == (3, True)
     (tmp_path / "text.gguf").write_text("hello, I am a text")
     code, said = refused(str(tmp_path / "text.gguf"))
-    assert (code, "not a GGUF file" in said) == (2, True)
+    assert (code, "not a GGUF file" in said) == (3, True)
 
 
 def test_a_damaged_model_is_refused_by_the_engine(model_path: Path, tmp_path: Path) -> None:

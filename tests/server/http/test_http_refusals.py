@@ -82,6 +82,7 @@ def test_a_body_that_is_no_sound_json_object_is_a_400(toy: Toy, body: bytes) -> 
         ("stop", [""]),
         ("stop", ["x"] * 17),
         ("stop", [1]),
+        ("stop", "x" * 257),
         ("stream", "yes"),
         ("logit_bias", {"x": 1}),
         ("logit_bias", {"99999": 1}),

@@ -22,11 +22,11 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     st.lists(st.text(ALPHABET, min_size=1, max_size=4), max_size=5),
     st.lists(st.integers(0, 200), max_size=30),
 )
-def test_any_split_gives_the_text_before_the_first_stop(
+def test_any_split_gives_the_text_before_the_stop_that_is_complete_first(
     text: str, stops: list[str], places: list[int]
 ) -> None:
-    found = [text.find(stop) for stop in stops if stop in text]
-    expected = text[: min(found)] if found else text
+    found = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
+    expected = text[: min(found)[1]] if found else text
     stream = TextStream([stop.encode() for stop in stops])
     seen = ""
     for piece in cut(text.encode(), places):
@@ -47,6 +47,12 @@ def test_bytes_that_are_no_text_are_read_as_the_whole_would_be(data: bytes, plac
     # An incomplete last character is dropped, where the whole text shows one replacement character.
     assert seen in (whole, whole[:-1])
     assert seen == whole or whole.endswith("\ufffd")
+
+
+def test_a_stop_inside_the_beginning_of_another_ends_the_text() -> None:
+    for pieces in ([b"-ab"], [b"-", b"a", b"b"]):
+        stream = TextStream([b"a", b"-ab"])
+        assert "".join(stream.feed(piece) for piece in pieces if not stream.stopped) == "-"
 
 
 def test_what_may_begin_a_stop_is_held_until_it_cannot() -> None:
