@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -79,9 +79,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its documented exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in words if not word.startswith("-")), None)
+    return guard(words, lambda: _run(verb, words))
+
+
+def guard(words: Sequence[str], action: Callable[[], int]) -> int:
+    """Do the action and return its exit code, or print the error that ended it and return the error's.
+
+    Args:
+        words: The command's words; `--json` and `--verbose` among them say how an error is printed.
+        action: What may raise.
+    """
     try:
         try:
-            return _run(verb, words)
+            return action()
         except AssayError as error:
             return _fail(error, words)
         except KeyboardInterrupt:

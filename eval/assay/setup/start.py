@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 
 from assay import cli
-from assay.console import complain, say
-from assay.errors import AssayError
 from assay.paths import ROOT
 from assay.setup.build import ensure_all, stop_on_sigterm
 from assay.setup.environments import ENVIRONMENTS, named
@@ -36,19 +34,17 @@ def start(words: Sequence[str]) -> int:
         The exit code, if the command was run here or could not be started.
     """
     verb = words[0] if words else ""
-    if verb not in NEEDS:
-        stop_on_sigterm()
-        return cli.main(words)
     stop_on_sigterm()
+    if verb not in NEEDS:
+        return cli.main(words)
+    return cli.guard(words, lambda: take_over(verb, words))
+
+
+def take_over(verb: str, words: Sequence[str]) -> int:
+    """Make the environments and become the command; returns only by raising."""
     asks_for_help = any(word in ("-h", "--help") for word in words)
-    try:
-        ensure_all(named(NEEDS[verb][:1] if asks_for_help and verb != "test" else NEEDS[verb]))
-    except AssayError as error:
-        complain(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        say("assay: cancelled; what was downloaded is kept, and the next set-up goes on from there")
-        return 6
+    needed = NEEDS[verb]
+    ensure_all(named(needed[:1] if asks_for_help and verb != "test" else needed))
     sys.stderr.flush()
     if verb == "test":
         python = str(ENVIRONMENTS["tests"].python)

@@ -219,6 +219,8 @@ def install(interpreter: Interpreter, runner: Runner, home: Path) -> Uv:
     """Install the wheel aside and rename it into place; a half-made directory is never found there."""
     again = "eval/scripts/setup"
     environment = child_environment()
+    # pip asks rustc for its version, and rustup's stand-in for it would make a directory in HOME.
+    environment.setdefault("RUSTUP_HOME", environment["TMPDIR"])
     aside = owned_directory(TOOLS) / f".uv-{VERSION}"
     maker = TOOLS / ".pip"
     for leftover in (aside, maker, home):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import platform
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from assay.bootstrap import Interpreter, find
-from assay.cli import shared
+from assay.cli import answer, shared
 from assay.errors import AssayError
 from assay.models import pins
 from assay.paths import relative
@@ -47,11 +46,7 @@ def handle(arguments: argparse.Namespace) -> int:
     lacking = [item.name for item in findings if not item.usable and item.name in NEEDED]
     if arguments.json:
         status = "lacking" if lacking else "ok"
-        print(
-            json.dumps(
-                {"status": status, "lacking": lacking, "findings": [asdict(item) for item in findings]}
-            )
-        )
+        answer({"status": status, "lacking": lacking, "findings": [asdict(item) for item in findings]})
     return 3 if lacking else 0
 
 

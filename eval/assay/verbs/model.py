@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import asdict
 
-from assay.cli import shared
+from assay.cli import answer, shared
 from assay.console import say
 from assay.models import entry, fetch, pins, verify
 from assay.paths import relative
@@ -40,7 +39,7 @@ def handle_fetch(arguments: argparse.Namespace) -> int:
     print(f"{pin.name}: {relative(path)}, {pin.size_bytes} bytes, sha256 {pin.sha256}")
     say(f"assay: verified: {time.monotonic() - begin:.1f} s")
     if arguments.json:
-        print(json.dumps({"status": "ok", "path": str(path), **asdict(pin)}))
+        answer({"status": "ok", "path": str(path), **asdict(pin)})
     return 0
 
 
@@ -51,5 +50,5 @@ def handle_list(arguments: argparse.Namespace) -> int:
         here = pin.path.is_file() and pin.path.stat().st_size == pin.size_bytes
         print(f"{pin.name}: {'fetched' if here else 'not fetched'}; {pin.source}; {pin.licence}")
     if arguments.json:
-        print(json.dumps({"status": "ok", "models": [asdict(pin) for pin in known.values()]}))
+        answer({"status": "ok", "models": [asdict(pin) for pin in known.values()]})
     return 0

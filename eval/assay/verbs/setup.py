@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from assay.cli import shared
+from assay.cli import answer, shared
 from assay.console import say
 from assay.errors import ConfigurationError
 from assay.setup import ENVIRONMENTS, EnvironmentState, check, ensure_all, named
 
 DEFAULT = ("assay", "verifiers")
+UNHASHED = ("name", "directory", "python_version", "python_path", "uv_version", "locks", "versions")
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,19 +49,21 @@ def handle(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     if arguments.check:
         states = [check(item) for item in environments]
+        shown = [asdict(state) for state in states]
     else:
         states = ensure_all(environments, arguments.python, arguments.rebuild)
-    report(states, "checked" if arguments.check else "ready")
+        # The digests are those of the last check, not of now: only --check may claim them.
+        shown = [{key: asdict(state)[key] for key in UNHASHED} for state in states]
+    report(states, arguments.check)
     say(f"assay: {'checked' if arguments.check else 'ready'}: {time.monotonic() - begin:.1f} s")
     if arguments.json:
-        print(json.dumps({"status": "ok", "environments": [asdict(state) for state in states]}))
+        answer({"status": "ok", "environments": shown})
     return 0
 
 
-def report(states: Sequence[EnvironmentState], word: str) -> None:
-    """Print one line for each environment: what it is, in numbers, and its digest."""
+def report(states: Sequence[EnvironmentState], checked: bool) -> None:
+    """Print one line for each environment: what it is, in numbers, and its digest if it was just taken."""
     for state in states:
-        print(
-            f"{state.name}: {word}; Python {state.python_version}, {len(state.versions)} packages, "
-            f"{state.files} files, sha256 {state.digest}"
-        )
+        verdict = f"{state.files} files as installed, sha256 {state.digest}" if checked else "ready"
+        packages = f"Python {state.python_version}, {len(state.versions)} packages"
+        print(f"{state.name}: {packages}: {verdict}")
