@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from assay.errors import AssayError
+from assay.models import verify
+
 # How long an example takes is no property of the code: this machine may be busy.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
 
-ROOT = Path(__file__).parents[1]
-MODEL = ROOT / ".assay" / "models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-
 
 @pytest.fixture(scope="session")
 def model_path() -> Path:
-    """The real 4-bit model, which the test command fetches before it runs the tests."""
-    if not MODEL.is_file():
-        pytest.fail(f"{MODEL} is missing; fetch it with: assay model fetch smollm2-135m", pytrace=False)
-    return MODEL
+    """The real 4-bit model, verified; the test command fetches it before it runs the tests."""
+    try:
+        return verify("smollm2-135m")
+    except AssayError as error:
+        pytest.fail(str(error), pytrace=False)
