@@ -76,7 +76,7 @@ def load_profiles(configs: Path = CONFIGS) -> dict[str, Profile]:
         except (ValidationError, TypeError) as error:
             raise ConfigurationError(
                 f"profile {name!r} in {relative(path)} is not valid",
-                describe(error),
+                describe(error, Profile, EntryFacts),
                 f"edit {relative(path)}",
             ) from error
     return profiles
@@ -130,9 +130,19 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def describe(error: Exception) -> str:
-    """A validation error in one line: each field's path and what is wrong with it."""
+def describe(error: Exception, *models: type[BaseModel]) -> str:
+    """A validation error in one line: each field's path and what is wrong with it.
+
+    Args:
+        error: The error.
+        models: Whose fields an unknown key may have been meant for.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
-    parts = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+    known = {name for model in models for name in model.model_fields}
+    parts = []
+    for item in error.errors():
+        unknown = item["type"] == "extra_forbidden" and known
+        said = f"unknown key; {nearest(str(item['loc'][-1]), known)}" if unknown else item["msg"]
+        parts.append(f"{'.'.join(str(part) for part in item['loc'])}: {said}")
     return "; ".join(parts)

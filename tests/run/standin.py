@@ -26,11 +26,16 @@ class Reply:
 
 @dataclass
 class StandIn:
-    """The server; `reply` is asked with the number of the request (from 0) and its body."""
+    """The server; `reply` is asked with the number of the request (from 0) and its body.
+
+    `identity`, where there is one, answers `/identity` with the number of that request.
+    """
 
     reply: Callable[[int, dict[str, Any]], Reply] = lambda number, body: Reply()
     key: str | None = None
     model: str = "stand-in"
+    identity: Callable[[int], dict[str, Any]] | None = None
+    identified: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
@@ -61,6 +66,10 @@ class StandIn:
             def do_GET(self) -> None:
                 if self.path == "/v1/models" and self.authorised():
                     self.answer(200, json.dumps({"object": "list", "data": [{"id": outer.model}]}).encode())
+                elif self.path == "/identity" and outer.identity is not None and self.authorised():
+                    document = outer.identity(outer.identified)
+                    outer.identified += 1
+                    self.answer(200, json.dumps(document).encode())
                 elif self.path != "/v1/models":
                     self.answer(404, b"{}")
 

@@ -70,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> Plan:
     if arguments.concurrency is not None and arguments.concurrency < 1:
         raise ConfigurationError(
-            f"--concurrency is {arguments.concurrency}", "at least one rollout must be in flight"
+            f"--concurrency is {arguments.concurrency}",
+            "at least one rollout must be in flight",
+            "leave it out, and the entry's own number is taken",
         )
     if arguments.profile.endswith(".json"):
         plan = _resolved(arguments)

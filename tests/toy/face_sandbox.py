@@ -1,0 +1,19 @@
+"""The sandbox's face on a machine where no Docker engine answers."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from assay.errors import PrerequisiteError
+
+
+def engine() -> None:
+    return None
+
+
+def check() -> NoReturn:
+    raise PrerequisiteError("no Docker engine answers")
+
+
+def build(base: str = "auto") -> NoReturn:
+    raise PrerequisiteError("no Docker engine answers")
