@@ -54,7 +54,7 @@ def prepare_host(home: Path, runtime: Path = RUNTIME) -> dict[str, str]:
     (binaries / "uv").symlink_to(find_uv())
     cache = home / ".cache" / "uv"
     # Hard links: uv never edits a wheel in its cache, and installs by copying.
-    shutil.copytree(ready / "uv-cache", cache, copy_function=os.link, dirs_exist_ok=True)
+    shutil.copytree(ready / "uv-cache", cache, copy_function=os.link, ignore=shutil.ignore_patterns(".lock"))
     return {
         "UV_CACHE_DIR": str(cache),
         "UV_PYTHON": str(load_evaluator(EVALUATOR).binaries / "python"),
