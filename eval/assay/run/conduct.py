@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assay import models
+from assay import models, sandbox
 from assay.console import say
 from assay.errors import AssayError, CancelledError, ConfigurationError
 from assay.evaluator import Evaluator, load_evaluator
@@ -230,6 +230,8 @@ def _run_entry(
     files = native.write_launch(_launch_folder(progress, entry), entry, over)
     words = native.command(plan, files)
     env = native.environment(plan, workplace, endpoint.key, run.name)
+    if plan.runtime == "subprocess":
+        env |= sandbox.prepare_host(workplace.folder("home"), plan.evaluator)
     write_json_atomic(
         _launch_folder(progress, entry) / "command.json",
         {"command": words, "variables": sorted(env), "working_directory": str(workplace.path)},

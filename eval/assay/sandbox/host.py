@@ -27,37 +27,44 @@ SCRIPTS = Path(".cache/verifiers/runtimes/scripts")
 """Where Verifiers keeps programs on the host, below HOME."""
 
 
-def prepare_host(home: Path, runtime: Path = RUNTIME) -> dict[str, str]:
+def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME) -> dict[str, str]:
     """Give a run's private home what the host runtime needs.
 
     Args:
-        home: The HOME that the native command will have; a directory of this run alone.
+        home: The HOME that the native command will have; a directory of this run alone. A second call for
+            the same home changes nothing.
+        evaluator: Whose programs they are.
         runtime: Where the pins are.
 
     Returns:
-        Variables that the native command must be given, over its others.
+        Variables that the native command must be given, over its others; none when no program is pinned.
 
     Raises:
         PrerequisiteError: uv or the evaluator's environment is missing, or the package index does not answer
             and the wheels are not there yet.
         VerificationError: a program, its lock or a wheel is not the pinned one.
     """
+    if not load_programs(evaluator):
+        return {}
     store = folder() / "host"
     with turn(folder()):
-        ready = prepared(store, runtime)
+        ready = prepared(store, evaluator, runtime)
     scripts = home / SCRIPTS
     scripts.mkdir(parents=True, exist_ok=True)
     for path in (ready / "programs").iterdir():
         shutil.copyfile(path, scripts / path.name)
-    binaries = home / ".local" / "bin"
-    binaries.mkdir(parents=True, exist_ok=True)
-    (binaries / "uv").symlink_to(find_uv())
+    uv = home / ".local" / "bin" / "uv"
+    uv.parent.mkdir(parents=True, exist_ok=True)
+    if not uv.is_symlink():
+        uv.symlink_to(find_uv())
     cache = home / ".cache" / "uv"
-    # Hard links: uv never edits a wheel in its cache, and installs by copying.
-    shutil.copytree(ready / "uv-cache", cache, copy_function=os.link, ignore=shutil.ignore_patterns(".lock"))
+    if not cache.exists():
+        # Hard links: uv never edits a wheel in its cache, and installs by copying.
+        own = shutil.ignore_patterns(".lock")
+        shutil.copytree(ready / "uv-cache", cache, copy_function=os.link, ignore=own)
     return {
         "UV_CACHE_DIR": str(cache),
-        "UV_PYTHON": str(load_evaluator(EVALUATOR).binaries / "python"),
+        "UV_PYTHON": str(load_evaluator(evaluator).binaries / "python"),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": "copy",
         "UV_LOCKED": "true",
@@ -65,11 +72,11 @@ def prepare_host(home: Path, runtime: Path = RUNTIME) -> dict[str, str]:
     }
 
 
-def prepared(store: Path, runtime: Path) -> Path:
+def prepared(store: Path, evaluator: str, runtime: Path) -> Path:
     """The store of programs, locks and wheels, made anew for a new recipe; VerificationError if edited."""
-    programs = load_programs()
+    programs = load_programs(evaluator)
     parts = {
-        "python": python_version(),
+        "python": python_version(evaluator),
         "uv": load_images(runtime).uv.version,
         **{f"program {program.name}": program.sha256 for program in programs},
         **{f"{program.name}.pins": sha256_file(runtime / f"{program.name}.pins") for program in programs},
@@ -87,7 +94,7 @@ def prepared(store: Path, runtime: Path) -> Path:
             return store
     shutil.rmtree(store, ignore_errors=True)
     owned_directory(store / "programs")
-    sources = export(programs)
+    sources = export(programs, evaluator)
     for program in programs:
         lock(program, sources[program.name], store / "programs", runtime)
         fill_cache(
@@ -98,9 +105,9 @@ def prepared(store: Path, runtime: Path) -> Path:
     return store
 
 
-def python_version() -> str:
+def python_version(evaluator: str) -> str:
     """Major and minor version of the evaluator environment's Python; PrerequisiteError without one."""
-    path = load_evaluator(EVALUATOR).binaries.parent / "pyvenv.cfg"
+    path = load_evaluator(evaluator).binaries.parent / "pyvenv.cfg"
     try:
         found = re.search(r"^version(?:_info)? *= *(\d+\.\d+)", path.read_text("utf-8"), re.MULTILINE)
     except OSError:

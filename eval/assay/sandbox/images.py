@@ -115,14 +115,11 @@ def load_images(runtime: Path = RUNTIME) -> ImagesLock:
         raise ConfigurationError(f"{relative(path)} cannot be used", str(error), "git status") from error
 
 
-def load_programs() -> tuple[Program, ...]:
-    """The programs that `evaluator.toml` pins, or ConfigurationError when they are not valid."""
-    path = load_evaluator(EVALUATOR).home / "evaluator.toml"
+def load_programs(evaluator: str = EVALUATOR) -> tuple[Program, ...]:
+    """The programs that an `evaluator.toml` pins; ConfigurationError when they are not valid."""
+    path = load_evaluator(evaluator).home / "evaluator.toml"
     try:
         tables = tomllib.loads(path.read_text("utf-8")).get("program", [])
-        programs = tuple(Program.model_validate(table) for table in tables)
+        return tuple(Program.model_validate(table) for table in tables)
     except (OSError, ValueError, ValidationError) as error:
         raise ConfigurationError(f"{relative(path)} cannot be used", str(error), "git status") from error
-    if not programs:
-        raise ConfigurationError(f"{relative(path)} pins no program", "", "git status")
-    return programs

@@ -34,14 +34,14 @@ METADATA_END = "# ///\n"
 SHOWN_DIFFERENCES = 12
 
 
-def export(programs: Sequence[Program]) -> dict[str, str]:
+def export(programs: Sequence[Program], evaluator: str = EVALUATOR) -> dict[str, str]:
     """Each program's source by its name, as the evaluator's environment has it.
 
     Raises:
         PrerequisiteError: the environment is missing or does not hold the object.
         VerificationError: a source's digest is not the pinned one.
     """
-    python = load_evaluator(EVALUATOR).binaries / "python"
+    python = load_evaluator(evaluator).binaries / "python"
     words: list[str | Path] = [python, "-c", EXPORT, *(program.object for program in programs)]
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONNOUSERSITE": "1"}
     try:
