@@ -9,11 +9,12 @@ start() {
     local root names candidate
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
     names=(python3 python3.13 python3.12 python3.11 python3.10 python)
-    while read -r candidate; do
+    # Through descriptor 3, so that the command keeps the caller's standard input.
+    while read -r -u 3 candidate; do
         if [[ -n "$candidate" ]] && starts "$candidate"; then
-            exec "$candidate" -I -S "$root/eval/assay/bootstrap.py" "$@"
+            exec "$candidate" -I -S "$root/eval/assay/bootstrap.py" "$@" 3<&-
         fi
-    done < <(
+    done 3< <(
         printf '%s\n' "$root/.venv/bin/python" "${ASSAY_PYTHON:-}"
         type -aP "${names[@]}" || true
         printf '%s\n' "${PYENV_ROOT:-${HOME:-/nonexistent}/.pyenv}"/versions/*/bin/python3

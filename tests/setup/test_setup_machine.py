@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def test_the_command_starts_behind_a_failing_shim(bare: Tiny, tmp_path: Path) ->
     done = bare.setup("--check", PATH=path, ASSAY_PYTHON="")
     assert done.returncode == 3, done.stderr
     assert "is not set up" in done.stderr
+
+
+def test_the_command_keeps_its_arguments_and_its_standard_input(bare: Tiny, tmp_path: Path) -> None:
+    reader = program(tmp_path / "reader", 'case "$*" in *bootstrap.py*) echo "$*"; cat;; esac')
+    done = subprocess.run(
+        [bare.root / "eval/scripts/audit", "a run", "--strict"],
+        env=bare.environment() | {"ASSAY_PYTHON": str(reader)},
+        input="typed",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"-I -S {bare.root}/eval/assay/bootstrap.py audit a run --strict\ntyped"
 
 
 def test_without_any_python_the_command_says_what_to_install(bare: Tiny, tmp_path: Path) -> None:
