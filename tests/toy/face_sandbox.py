@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NoReturn
 
 from assay.errors import PrerequisiteError
@@ -17,3 +18,7 @@ def check() -> NoReturn:
 
 def build(base: str = "auto") -> NoReturn:
     raise PrerequisiteError("no Docker engine answers")
+
+
+def prepare_host(home: Path, evaluator: str) -> dict[str, str]:
+    return {}

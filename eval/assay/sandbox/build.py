@@ -10,7 +10,6 @@ import io
 import logging
 import shutil
 import tarfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -158,7 +157,7 @@ def assemble(
             packages=debian_packages(layer),
             locks=locks,
             network_ours=ours,
-            engine={name: str(value) for name, value in asdict(require_engine()).items()},
+            engine=require_engine().describe(),
         )
     )
     return image

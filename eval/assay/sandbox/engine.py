@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import docker
@@ -52,6 +52,10 @@ class DockerEngine:
     storage_driver: str
     cgroup_version: str
     host: str
+
+    def describe(self) -> dict[str, str]:
+        """Its attributes as JSON values, for a record."""
+        return asdict(self)
 
 
 def engine() -> DockerEngine | None:

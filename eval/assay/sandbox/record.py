@@ -44,6 +44,21 @@ class SandboxImage(BaseModel):
     programs: Mapping[str, str]
     network_image_id: str
 
+    def describe(self) -> dict[str, Any]:
+        """All that is recorded of the image as JSON values, for a run's provenance.
+
+        Raises:
+            VerificationError: the record is of another image by now.
+        """
+        record = read_record()
+        if record.image != self:
+            raise VerificationError(
+                f"{relative(SANDBOX / 'image.json')} is no longer of {self.image_id}",
+                "the image was built again meanwhile",
+                "run again",
+            )
+        return record.model_dump(mode="json")
+
 
 class Record(BaseModel):
     """What is kept of a build.
