@@ -79,6 +79,15 @@ def test_a_removed_file_is_named(whole: Tiny) -> None:
     assert "tinypure/data.txt is missing" in done.stderr
 
 
+def test_a_package_that_is_gone_with_its_record_is_named(whole: Tiny) -> None:
+    shutil.rmtree(whole.site / "tinypure")
+    shutil.rmtree(whole.site / "tinypure-1.0.dist-info")
+    done = whole.setup("--check")
+    assert done.returncode == 5
+    assert "tinypure is not installed, but was 1.0" in done.stderr
+    assert "tinypure-1.0.dist-info/RECORD is missing" in done.stderr
+
+
 def test_a_file_that_no_record_names_is_told(whole: Tiny) -> None:
     (whole.site / "sitecustomize.py").write_text("print('hello')\n")
     done = whole.setup("--check")

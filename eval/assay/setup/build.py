@@ -23,9 +23,8 @@ from assay.console import say, step
 from assay.errors import PrerequisiteError, VerificationError
 from assay.paths import owned_directory, relative
 from assay.setup import machine, stamp, tool
-from assay.setup.check import compare, require_none, unrecorded
+from assay.setup.check import compare, require_none
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState
-from assay.setup.installed import distributions, observe, recorded
 from assay.setup.turn import turn
 
 
@@ -146,14 +145,11 @@ def make_one(work: Work, uv: tool.Uv, compiler: str | None, runner: tool.Runner)
         variables["CC"] = compiler
     install(environment, work.interpreter, uv, variables, runner, anew)
     with step(f"{environment.name}: sealing what was installed"):
-        expected = recorded(distributions(environment))
-        observed = observe(environment, expected)
-        seal = unrecorded(expected, observed)
-        state, found = compare(environment, seal)
-        require_none(environment, found, f"eval/scripts/setup {environment.name} --rebuild")
-        stamp.write(environment, state, made_from, seal)
-    seconds = time.monotonic() - begin
-    say(f"assay: environment {environment.name} is ready: {len(state.versions)} packages, {seconds:.1f} s")
+        compared = compare(environment, None)
+        require_none(environment, compared.differences, f"eval/scripts/setup {environment.name} --rebuild")
+        stamp.write(environment, compared.state, made_from, compared.unrecorded)
+    packages, seconds = len(compared.state.versions), time.monotonic() - begin
+    say(f"assay: environment {environment.name} is ready: {packages} packages, {seconds:.1f} s")
 
 
 def install(

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests, value_digest
@@ -59,20 +60,36 @@ def check(environment: Environment) -> EnvironmentState:
             f"it is {sha256_bytes(text)}, but the stamp says {stamp.seal_sha256}",
             rebuild,
         )
-    state, found = compare(environment, json.loads(text))
-    for field in ("python_digest", "versions"):
-        if getattr(state, field) != getattr(stamp.state, field):
-            found.append(
-                Difference(field, f"is {getattr(state, field)}, but was {getattr(stamp.state, field)}")
-            )
+    compared = compare(environment, json.loads(text))
+    found = [*compared.differences, *since_then(stamp.state, compared.state)]
     require_none(environment, found, rebuild)
-    return state
+    return compared.state
 
 
-def compare(
-    environment: Environment, seal: Mapping[str, str] | None
-) -> tuple[EnvironmentState, list[Difference]]:
-    """The state of what is there, and every difference from RECORD files, the seal and the lock.
+def since_then(before: EnvironmentState, now: EnvironmentState) -> list[Difference]:
+    """The interpreter and the distributions that are not what they were when the set-up ended."""
+    found = []
+    if now.python_digest != before.python_digest:
+        problem = f"has the digest {now.python_digest}, but had {before.python_digest}"
+        found.append(Difference("bin/python", problem))
+    for name in sorted(before.versions.keys() | now.versions.keys()):
+        was, is_now = before.versions.get(name, "not installed"), now.versions.get(name, "not installed")
+        if was != is_now:
+            found.append(Difference(name, f"is {is_now}, but was {was}"))
+    return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is there, where it differs from what it must be, and what no RECORD covers."""
+
+    state: EnvironmentState
+    differences: tuple[Difference, ...]
+    unrecorded: Mapping[str, str]
+
+
+def compare(environment: Environment, seal: Mapping[str, str] | None) -> Comparison:
+    """Hash what is there and hold it against RECORD files, the seal and the lock.
 
     Args:
         environment: An environment whose installation is whole.
@@ -81,14 +98,10 @@ def compare(
     installed = distributions(environment)
     expected = recorded(installed)
     observed = observe(environment, expected)
-    taken = unrecorded(expected, observed) if seal is None else seal
-    found = differences(expected, taken, observed) + version_differences(environment, installed)
-    return state_of(environment, installed, observed), found
-
-
-def unrecorded(expected: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str]:
-    """The seal: fingerprints of what is there and that no RECORD names with a digest."""
-    return {path: value for path, value in observed.items() if path not in expected}
+    others = {path: value for path, value in observed.items() if path not in expected}
+    found = differences(expected, others if seal is None else seal, observed)
+    found += version_differences(environment, installed)
+    return Comparison(state_of(environment, installed, observed), tuple(found), others)
 
 
 def state_of(
