@@ -46,6 +46,8 @@ def owned_directory(path: Path, mode: int = 0o755) -> Path:
     """
     try:
         parts = path.relative_to(ROOT).parts
+        if ".." in parts:
+            raise ValueError(path)
     except ValueError:
         raise ConfigurationError(
             f"{path} is not inside the checkout {ROOT}", "Assay writes nowhere else", "choose a path below it"

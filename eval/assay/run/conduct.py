@@ -45,6 +45,7 @@ from assay.run.watch import Cancellation, cancellation, count_lines, watch
 from assay.run.worktree import look
 
 CLEANUP_GRACE_S = 30.0
+DIRECTORY_ATTEMPTS = 3
 
 
 @dataclass
@@ -109,15 +110,7 @@ def create(plan: Plan, runs: Path) -> Progress:
     Raises:
         ConfigurationError: a directory of that name is already there; it is left alone.
     """
-    run = runs / f"{plan.profile}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{plan.digest[:8]}"
-    try:
-        run.mkdir(mode=0o755)
-    except FileExistsError:
-        raise ConfigurationError(
-            f"{run} is already there",
-            "a run never writes into another's directory",
-            "wait a second, run again",
-        ) from None
+    run = _new_directory(plan, runs)
     entries = tuple(EntryState(name=entry.name, planned=entry.planned) for entry in plan.entries)
     state = State(
         profile=plan.profile, phase="starting", owner=this_process(), started_at=now(), entries=entries
@@ -126,6 +119,24 @@ def create(plan: Plan, runs: Path) -> Progress:
     progress.save()
     write_json_atomic(run / RESOLVED, plan.model_dump(mode="json"))
     return progress
+
+
+def _new_directory(plan: Plan, runs: Path) -> Path:
+    for attempt in range(DIRECTORY_ATTEMPTS):
+        run = runs / f"{plan.profile}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{plan.digest[:8]}"
+        try:
+            run.mkdir(mode=0o755)
+        except FileExistsError:
+            # Another run of this plan began in this second: the next one is free, unless something is odd.
+            if attempt + 1 < DIRECTORY_ATTEMPTS:
+                time.sleep(1.0)
+        else:
+            return run
+    raise ConfigurationError(
+        f"{run} is already there",
+        "a run never writes into another's directory",
+        f"move it away, or give another place: --runs DIR (see: ls {runs})",
+    )
 
 
 def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:

@@ -1,0 +1,167 @@
+"""Counts, scores and outcomes for any mixture of what can become of a rollout."""
+
+from __future__ import annotations
+
+import io
+import math
+from contextlib import redirect_stdout
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.record.render import FOOTNOTES, headlines, markdown, show
+from assay.record.sample import STATUSES, Baseline, Sample, Seconds, Status
+from assay.record.summary import EXIT_CODES, Summary, count, family_seed, outcome, score_families
+
+FEW = settings(max_examples=60)
+
+
+def sample(number: int, status: Status, reward: float = 0.0, question: int = 0, family: str = "f") -> Sample:
+    """A row with that fate."""
+    answered = status in {"scored", "truncated"}
+    return Sample(
+        entry="e",
+        task_key=f"{family}/{number}",
+        rollout=0,
+        family=family,
+        cluster=f"question {family} {question}",
+        prompt_digest=None,
+        answer_digest=f"{number % 2}" if answered else None,
+        reward=reward if answered else None,
+        rewards={},
+        status=status,
+        error="reason" if status == "errored" else None,
+        empty=False,
+        finish_reason=None,
+        stop_condition=None,
+        prompt_tokens=None,
+        completion_tokens=number if answered else None,
+        attempts=1,
+        seconds=Seconds(),
+        line=number,
+    )
+
+
+FATES = st.lists(
+    st.tuples(
+        st.sampled_from(STATUSES), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 6), st.sampled_from("fgh")
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def made(fates: list[tuple[Status, float, int, str]]) -> list[Sample]:
+    return [sample(number, *fate) for number, fate in enumerate(fates)]
+
+
+@FEW
+@given(FATES)
+def test_counts_add_up_over_families_and_over_the_run(fates: list[tuple[Status, float, int, str]]) -> None:
+    rows = made(fates)
+    total = count(rows)
+    assert total.planned == len(rows) == total.scored + total.errored + total.truncated + total.missing
+    families = score_families(rows, "digest", {})
+    for name in ("planned", "scored", "errored", "truncated", "missing", "empty", "duplicates"):
+        assert getattr(total, name) == sum(getattr(family.counts, name) for family in families)
+    assert [family.family for family in families] == list(dict.fromkeys(row.family for row in rows))
+    assert total.duplicates == len(rows) - len({row.cluster for row in rows})
+
+
+@FEW
+@given(FATES)
+def test_a_failed_row_never_leaves_the_denominator(fates: list[tuple[Status, float, int, str]]) -> None:
+    rows = made(fates)
+    for family in score_families(rows, "digest", {}):
+        mine = [row for row in rows if row.family == family.family]
+        total = math.fsum(row.reward or 0.0 for row in mine)
+        failed = sum(row.status in {"errored", "missing"} for row in mine)
+        if failed == len(mine):
+            assert (family.score, family.low, family.high, family.interval_method) == (
+                None,
+                None,
+                None,
+                "none",
+            )
+            continue
+        assert family.score == pytest.approx(total / len(mine), abs=1e-6)
+        assert family.score_ceiling == pytest.approx((total + failed) / len(mine), abs=1e-6)
+        assert family.score is not None
+        assert family.score <= (family.score_ceiling or 0.0) + 1e-6
+        if family.low is not None and family.high is not None:
+            assert family.low - 1e-6 <= family.score <= family.high + 1e-6
+
+
+@FEW
+@given(FATES, st.booleans(), st.booleans())
+def test_an_outcome_is_done_only_when_every_row_has_a_score(
+    fates: list[tuple[Status, float, int, str]], faulty: bool, cancelled: bool
+) -> None:
+    counts = count(made(fates))
+    result = outcome(counts, ["a fault"] if faulty else [], cancelled)
+    if cancelled:
+        assert result == "cancelled"
+    elif faulty or counts.answered == 0:
+        assert result == "failed"
+    else:
+        assert (result == "done") == (counts.answered == counts.planned)
+    assert EXIT_CODES[result] == {"done": 0, "partial": 4, "failed": 5, "cancelled": 6}[result]
+
+
+def summary_of(rows: list[Sample], **changed: object) -> Summary:
+    values: dict[str, object] = {
+        "profile": "p",
+        "description": "d",
+        "status": "partial",
+        "problems": ("the server changed",),
+        "notes": ("the evaluator ended badly",),
+        "runtime": "subprocess",
+        "egress": "not enforced",
+        "model": "m",
+        "server": "assay-0",
+        "counts": count(rows),
+        "families": score_families(rows, "digest", {"e": {"f": Baseline(answer="Yes", score=0.875)}}),
+    }
+    return Summary.model_validate(values | changed)
+
+
+def test_a_summary_shows_every_score_with_its_counts_interval_and_baseline() -> None:
+    rows = [sample(0, "scored", 1.0, 0), sample(1, "scored", 0.0, 1), sample(2, "errored", 0.0, 2)]
+    rows += [sample(3, "truncated", 1.0, 3), sample(4, "scored", 1.0, 4, "g")]
+    text = markdown(summary_of(rows))
+    line = next(line for line in text.splitlines() if line.startswith("| f |"))
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[:7] == ["f", "4", "2", "1", "1", "0", "0.500 to 0.750"]
+    assert cells[8:] == ["0.875", "2"]
+    exact = next(line for line in text.splitlines() if line.startswith("| g |"))
+    assert "0.025 to 1.000*" in exact
+    for said in ("problem: the server changed", "note: the evaluator ended badly", "egress: not enforced"):
+        assert said in text
+    assert all(note in text for note in FOOTNOTES)
+
+
+def test_no_line_of_a_summary_is_one_number_over_families() -> None:
+    rows = [sample(0, "scored", 1.0, 0, "f"), sample(1, "scored", 0.0, 1, "g")]
+    summary = summary_of(rows)
+    assert not any("0.5" in line for line in headlines(summary))
+    assert not {"score", "mean", "total"} & set(Summary.model_fields)
+
+
+def test_a_shown_summary_fits_80_columns_and_holds_no_control_code() -> None:
+    rows = [sample(0, "scored", 1.0, 0), sample(1, "errored", 0.0, 1)]
+    captured = io.StringIO()
+    with redirect_stdout(captured):
+        show(summary_of(rows, server="\x1b[2Jassay"), stderr=False)
+    text = captured.getvalue()
+    assert "\\x1b[2Jassay" in text
+    assert "\x1b" not in text
+    table = text[text.index("family") : text.index("score: sum")]
+    assert max(len(line) for line in table.splitlines()) <= 80
+
+
+def test_the_bootstraps_seed_is_the_plans_and_nobodys_choice() -> None:
+    seeds = {family_seed(plan, entry, family) for plan in "ab" for entry in "ab" for family in "ab"}
+    assert len(seeds) == 8
+    assert family_seed("a", "b", "c") == family_seed("a", "b", "c")
+    assert all(0 <= seed < 2**64 for seed in seeds)
