@@ -63,7 +63,7 @@ def mean_interval(rewards: Sequence[float], clusters: Sequence[str], seed: int) 
     if len(names) < 2:
         return Interval(None, None, "none", len(names))
     position = {name: index for index, name in enumerate(names)}
-    of_row = np.asarray([position[name] for name in clusters])
+    of_row = np.asarray([position[name] for name in clusters], dtype=np.intp)
     sums = np.bincount(of_row, weights=values, minlength=len(names))
     sizes = np.bincount(of_row, minlength=len(names)).astype(np.float64)
     if np.all(sums / sizes == sums[0] / sizes[0]):
