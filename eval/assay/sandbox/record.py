@@ -101,14 +101,17 @@ def write_record(record: Record) -> None:
 
 
 def read_record() -> Record:
-    """The record of the last build.
+    """The record of the last build; nothing is made where there is none.
 
     Raises:
-        PrerequisiteError: there is none.
+        ConfigurationError: a link stands where the sandbox's directory belongs.
+        PrerequisiteError: there is no record.
         VerificationError: it was edited.
     """
-    path = folder() / "image.json"
+    path = SANDBOX / "image.json"
     again = "eval/scripts/sandbox"
+    if SANDBOX.is_symlink():
+        folder()
     try:
         value = read_json(path)
     except FileNotFoundError:
