@@ -13,7 +13,7 @@ constexpr int kDecodeRows = 2;   // up to this many rows the packed panels are r
 constexpr int kStaticRows = 16;  // up to this many rows a thread keeps one contiguous share: one stream
 constexpr int kHeadPanels = 4;   // panels of the output head in a unit
 constexpr int kOutputPanels = 1;
-constexpr int kFfnPanels = 2;  // of gate and of up: 32 outputs, one activation block
+constexpr int kFfnPanels = 2;  // of gate and of up, which lie interleaved
 
 size_t aligned(size_t size) { return (size + 63) & ~size_t{63}; }
 
@@ -54,11 +54,29 @@ struct AttentionUnit {
 
 }  // namespace
 
+// The storage behind Rows.
 struct ActivationBuffer {
+  void plan(Arena& arena, size_t rows, size_t columns) {
+    const size_t blocks = rows * (columns / kBlock);
+    arena.plan(&x, rows * columns);
+    arena.plan(&q, 2 * blocks * kBlock);  // every block refined: the most there can be
+    arena.plan(&scale, 2 * blocks);
+    arena.plan(&sum, 2 * blocks);
+    arena.plan(&refined, blocks);
+  }
+
+  QuantisedRow row(int index, int columns, int refinements) const {
+    const size_t at = static_cast<size_t>(index);
+    const size_t stored = at * static_cast<size_t>(columns / kBlock + refinements);
+    return {q + stored * kBlock, scale + stored, sum + stored, refined + at * static_cast<size_t>(refinements),
+            refinements};
+  }
+
   float* x;
   int8_t* q;
   float* scale;
   float* sum;
+  int32_t* refined;
 };
 
 struct Forward::Buffers {
@@ -77,14 +95,8 @@ struct Forward::Buffers {
     arena.plan(&queries, rows * q_stride);
     arena.plan(&keys, rows * kv_stride);
     arena.plan(&values, rows * kv_stride);
-    arena.plan(&input.x, rows * wide);
-    arena.plan(&input.q, rows * wide);
-    arena.plan(&input.scale, rows * (wide / kBlock));
-    arena.plan(&input.sum, rows * (wide / kBlock));
-    arena.plan(&hidden.x, rows * ffn);
-    arena.plan(&hidden.q, rows * ffn);
-    arena.plan(&hidden.scale, rows * (ffn / kBlock));
-    arena.plan(&hidden.sum, rows * (ffn / kBlock));
+    input.plan(arena, rows, wide);
+    hidden.plan(arena, rows, ffn);
     partial_rows = static_cast<size_t>(std::min(slots, kPassRows));
     arena.plan(&partials, partial_rows * static_cast<size_t>(config.heads) * static_cast<size_t>(blocks) *
                                partial_floats(config.head_dim));
@@ -182,24 +194,25 @@ class Forward::Worker {
     });
     for (int index = 0; index < config_.layers; ++index) {
       const Layer& layer = weights_.layers()[static_cast<size_t>(index)];
-      each_row([&](int row) { normalise(row, residual(row), layer.attention_norm); });
+      each_row([&](int row) { normalise(row, residual(row), layer.attention_norm, few(config_.width)); });
       project_heads(index, layer);
       attend(index);
       each_row([&](int row) { gather_attention(row); });
       add_linear(layer.output, buffers_.input);
-      each_row([&](int row) { normalise(row, residual(row), layer.ffn_norm); });
+      each_row([&](int row) { normalise(row, residual(row), layer.ffn_norm, few(config_.width)); });
       feed_forward(layer);
       add_linear(layer.down, buffers_.hidden);
     }
     if (pass_.wanted.empty()) return;
     const int wanted = static_cast<int>(pass_.wanted.size());
+    const int all_blocks = config_.width / kBlock;
     units(wanted, wanted <= kStaticRows, [&](int row) {
-      normalise(row, residual(pass_.wanted[static_cast<size_t>(row)]), weights_.output_norm());
+      normalise(row, residual(pass_.wanted[static_cast<size_t>(row)]), weights_.output_norm(), all_blocks);
     });
     const Packed& head = weights_.head();
     const size_t vocabulary = static_cast<size_t>(config_.vocabulary);
     panels(head, kHeadPanels, wanted, [&](int begin, int end) {
-      linear(head, begin, end, rows(buffers_.input, wanted),
+      linear(head, begin, end, rows(buffers_.input, all_blocks, wanted),
              {pass_.logits + begin * kPanelRows, vocabulary, false});
     });
     units(wanted, false, [&](int row) {
@@ -211,8 +224,8 @@ class Forward::Worker {
  private:
   float* residual(int row) const { return buffers_.residual + static_cast<size_t>(row) * static_cast<size_t>(config_.width); }
 
-  static Rows rows(const ActivationBuffer& buffer, int count) {
-    return {buffer.x, buffer.q, buffer.scale, buffer.sum, count};
+  static Rows rows(const ActivationBuffer& buffer, int refinements, int count) {
+    return {buffer.x, buffer.q, buffer.scale, buffer.sum, buffer.refined, refinements, count};
   }
 
   // Runs body(unit) for every unit of a phase, shared among the threads, and waits for all.
@@ -251,16 +264,17 @@ class Forward::Worker {
     }
   }
 
-  void quantise(const ActivationBuffer& buffer, int row, int width, int begin, int end) {
-    const size_t at = static_cast<size_t>(row) * static_cast<size_t>(width) + static_cast<size_t>(begin);
-    const size_t block = at / kBlock;
-    ops_.quantise(buffer.x + at, end - begin, buffer.q + at, buffer.scale + block, buffer.sum + block);
+  static int few(int columns) { return few_refinements(columns / kBlock); }
+
+  void quantise(const ActivationBuffer& buffer, int row, int width, int refinements) {
+    ops_.quantise(buffer.x + static_cast<size_t>(row) * static_cast<size_t>(width), width,
+                  buffer.row(row, width, refinements));
   }
 
-  void normalise(int row, const float* x, const std::vector<float>& weight) {
+  void normalise(int row, const float* x, const std::vector<float>& weight, int refinements) {
     ops_.rmsnorm(x, weight.data(), config_.width, config_.epsilon,
                  buffers_.input.x + static_cast<size_t>(row) * static_cast<size_t>(config_.width));
-    quantise(buffers_.input, row, config_.width, 0, config_.width);
+    quantise(buffers_.input, row, config_.width, refinements);
   }
 
   // Queries, keys and values of every row; a unit is whole heads, so that it can rotate and store them.
@@ -269,7 +283,7 @@ class Forward::Worker {
     const int panels_a_unit = heads_a_unit * config_.head_dim / kPanelRows;
     const int q_units = (config_.heads + heads_a_unit - 1) / heads_a_unit;
     const int kv_units = (config_.kv_heads + heads_a_unit - 1) / heads_a_unit;
-    const Rows input = rows(buffers_.input, plan_.rows);
+    const Rows input = rows(buffers_.input, few(config_.width), plan_.rows);
     const auto project = [&](const Packed& matrix, int unit, float* out, size_t stride) {
       const int begin = unit * panels_a_unit;
       linear(matrix, begin, std::min(begin + panels_a_unit, matrix.panels()), input,
@@ -358,19 +372,19 @@ class Forward::Worker {
                             attended(row, head));
       }
     }
-    quantise(buffers_.input, row, config_.q_width(), 0, config_.q_width());
+    quantise(buffers_.input, row, config_.q_width(), few(config_.q_width()));
   }
 
   void add_linear(const Packed& matrix, const ActivationBuffer& buffer) {
     panels(matrix, kOutputPanels, plan_.rows, [&](int begin, int end) {
-      linear(matrix, begin, end, rows(buffer, plan_.rows),
+      linear(matrix, begin, end, rows(buffer, few(matrix.columns), plan_.rows),
              {buffers_.residual + begin * kPanelRows, static_cast<size_t>(config_.width), true});
     });
   }
 
   void feed_forward(const Layer& layer) {
     constexpr int kOutputs = kFfnPanels * kPanelRows;
-    const Rows input = rows(buffers_.input, plan_.rows);
+    const Rows input = rows(buffers_.input, few(config_.width), plan_.rows);
     panels(layer.gate, kFfnPanels, plan_.rows, [&](int begin, int end) {
       linear(layer.gate, begin, end, input, {scratch_.gate, kOutputs, false});
       linear(layer.up, begin, end, input, {scratch_.up, kOutputs, false});
@@ -378,9 +392,9 @@ class Forward::Worker {
       for (int row = 0; row < plan_.rows; ++row) {
         ops_.silu_mul(scratch_.gate + row * kOutputs, scratch_.up + row * kOutputs, kOutputs,
                       buffers_.hidden.x + static_cast<size_t>(row) * static_cast<size_t>(config_.ffn) + column);
-        quantise(buffers_.hidden, row, config_.ffn, column, column + kOutputs);
       }
     });
+    each_row([&](int row) { quantise(buffers_.hidden, row, config_.ffn, few(config_.ffn)); });
   }
 
   const Config& config_;

@@ -61,20 +61,28 @@ int32_t assay_op_rmsnorm(const char* isa, const float* x, const float* weight, i
   return with_ops(isa, [&](const Ops& ops) { ops.rmsnorm(x, weight, n, epsilon, out); });
 }
 
-int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q, float* scale, float* sum) {
-  return with_ops(isa, [&](const Ops& ops) { ops.quantise(x, n, q, scale, sum); });
+int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q, float* scale, float* sum,
+                          int32_t* refined, int32_t refinements) {
+  return with_ops(isa, [&](const Ops& ops) { ops.quantise(x, n, {q, scale, sum, refined, refinements}); });
 }
 
 int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights, int32_t rows,
-                         int32_t columns, const float* x, int32_t count, int32_t add, float* out) {
+                         int32_t columns, const float* x, int32_t count, int32_t refinements, int32_t add, float* out) {
   return with_ops(isa, [&](const Ops& ops) {
     const PackedCopy copy(type, weights, rows, columns);
     const Packed& matrix = copy.matrix;
-    const size_t values = static_cast<size_t>(count) * static_cast<size_t>(columns);
-    std::vector<int8_t> q(values);
-    std::vector<float> scale(values / kBlock), sum(values / kBlock);
-    ops.quantise(x, static_cast<int>(values), q.data(), scale.data(), sum.data());
-    const Rows activations{x, q.data(), scale.data(), sum.data(), count};
+    const size_t stored = static_cast<size_t>(matrix.blocks() + refinements);
+    const size_t extra = static_cast<size_t>(refinements);
+    const size_t row_count = static_cast<size_t>(count);
+    std::vector<int8_t> q(row_count * stored * kBlock);
+    std::vector<float> scale(row_count * stored), sum(row_count * stored);
+    std::vector<int32_t> refined(row_count * extra);
+    for (size_t row = 0; row < row_count; ++row) {
+      ops.quantise(x + row * static_cast<size_t>(columns), columns,
+                   {q.data() + row * stored * kBlock, scale.data() + row * stored, sum.data() + row * stored,
+                    refined.data() + row * extra, refinements});
+    }
+    const Rows activations{x, q.data(), scale.data(), sum.data(), refined.data(), refinements, count};
     const Output output{out, static_cast<size_t>(rows), add != 0};
     if (form == 0) {
       ops.qlinear_decode(matrix, 0, matrix.panels(), activations, output);

@@ -9,7 +9,7 @@
 namespace assay {
 namespace {
 
-constexpr int kInterleavedPanels = 2;  // of gate, then as many of up: 32 outputs, one activation block
+constexpr int kInterleavedPanels = 2;  // of gate, then as many of up
 
 struct Source {
   const Tensor* tensor;

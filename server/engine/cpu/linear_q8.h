@@ -11,46 +11,67 @@ namespace {
 constexpr size_t kQ8Block = 544;
 constexpr int kQ8Prefetch = 2048;  // bytes ahead in the stream
 
+// One column block of kGroups * 8 weight rows times one block of each of kRows rows, `stride` blocks apart.
+template <int kRows, int kGroups>
+inline void q8_block(const uint8_t* weights, int group, const int8_t* q, const float* scale, size_t stride,
+                     __m256 (&total)[kRows][kGroups]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i dot[kRows][kGroups] = {};
+#pragma GCC unroll 8
+  for (int v = 0; v < 8; ++v) {
+#pragma GCC unroll 2
+    for (int g = 0; g < kGroups; ++g) {
+      const __m256i w =
+          _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 32 + (group + g) * 256 + 32 * v));
+      const __m256i magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 4
+      for (int row = 0; row < kRows; ++row) {
+        const __m256i x = broadcast4(q + static_cast<size_t>(row) * stride * kBlock + 4 * v);
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
+        dot[row][g] = _mm256_add_epi32(dot[row][g], _mm256_madd_epi16(pairs, ones));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int row = 0; row < kRows; ++row) {
+    const __m256 row_scale = _mm256_broadcast_ss(scale + static_cast<size_t>(row) * stride);
+#pragma GCC unroll 2
+    for (int g = 0; g < kGroups; ++g) {
+      total[row][g] = add_scaled(dot[row][g], load_half(weights + 16 * (group + g)), row_scale, total[row][g]);
+    }
+  }
+}
+
 // `kRows` rows from `first` on; eight weight rows at a time when kRows > 1, all 16 at once for one row.
 template <int kRows, int kGroups>
 void q8_tile(const uint8_t* panel, int group, const Packed& matrix, const Rows& rows, int first, const Output& output,
              int column, int valid) {
-  const __m256i ones = _mm256_set1_epi16(1);
   const int blocks = matrix.columns / kBlock;
+  const size_t stored = static_cast<size_t>(blocks + rows.refinements);
+  const size_t start = static_cast<size_t>(first) * stored;
+  const int8_t* q = rows.q + start * kBlock;
+  const float* scale = rows.scale + start;
   __m256 total[kRows][kGroups] = {};
-  for (int block = 0; block < blocks; ++block, panel += kQ8Block) {
+  for (int block = 0; block < blocks; ++block) {
+    const uint8_t* weights = panel + static_cast<size_t>(block) * kQ8Block;
     if (kRows == 1) {
       for (int line = 0; line < 576; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(panel + kQ8Prefetch + line), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(weights + kQ8Prefetch + line), _MM_HINT_T0);
       }
     }
-    __m256i dot[kRows][kGroups] = {};
-#pragma GCC unroll 8
-    for (int v = 0; v < 8; ++v) {
-#pragma GCC unroll 2
-      for (int g = 0; g < kGroups; ++g) {
-        const __m256i w =
-            _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + 32 + (group + g) * 256 + 32 * v));
-        const __m256i magnitude = _mm256_abs_epi8(w);
-#pragma GCC unroll 4
-        for (int row = 0; row < kRows; ++row) {
-          const int8_t* q = rows.q + static_cast<size_t>(first + row) * matrix.columns + block * kBlock + 4 * v;
-          const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(broadcast4(q), w));
-          dot[row][g] = _mm256_add_epi32(dot[row][g], _mm256_madd_epi16(pairs, ones));
-        }
-      }
-    }
-#pragma GCC unroll 4
-    for (int row = 0; row < kRows; ++row) {
-      const __m256 row_scale = _mm256_broadcast_ss(rows.scale + static_cast<size_t>(first + row) * blocks + block);
-      for (int g = 0; g < kGroups; ++g) {
-        total[row][g] = add_scaled(dot[row][g], load_half(panel + 16 * (group + g)), row_scale, total[row][g]);
-      }
-    }
+    q8_block<kRows, kGroups>(weights, group, q + block * kBlock, scale + block, stored, total);
   }
+  const int refined = rows.refinements;
   for (int row = 0; row < kRows; ++row) {
+    __m256 own[1][kGroups];
+    for (int g = 0; g < kGroups; ++g) own[0][g] = total[row][g];
+    for (int extra = 0; extra < refined; ++extra) {
+      const uint8_t* weights = panel + static_cast<size_t>(rows.refined[(first + row) * refined + extra]) * kQ8Block;
+      const size_t at = static_cast<size_t>(row) * stored + static_cast<size_t>(blocks + extra);
+      q8_block<1, kGroups>(weights, group, q + at * kBlock, scale + at, stored, own);
+    }
     for (int g = 0; g < kGroups; ++g) {
-      store8(output, first + row, column + 8 * (group + g), valid - 8 * (group + g), total[row][g]);
+      store8(output, first + row, column + 8 * (group + g), valid - 8 * (group + g), own[0][g]);
     }
   }
 }

@@ -1,6 +1,6 @@
 // What the linear kernels share: the last steps of a block and the store of a tile.
 //
-// Every output is one chain over the column blocks, in order:
+// Every output is one chain over the activations' stored blocks, in order (ops.h):
 //   total = fma(integer dot, weight scale * activation scale, total)
 //   total = fma(weight minimum, activation sum, total)          (nibble formats)
 // Integer dots are exact, so the decode and prefill kernels may form them in

@@ -41,46 +41,63 @@ Unpacked unpack(const uint8_t* panel, int blocks, uint8_t* scratch) {
   return {scratch, scales};
 }
 
+// One unpacked column block times one block of each of kRows rows, which lie `stride` blocks apart.
+template <int kRows>
+inline void tile_block(const uint8_t* weights, const float* scales, const int8_t* q, const float* scale,
+                       const float* sum, size_t stride, __m256 (&total)[kRows][2]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i pairs[kRows][2];
+#pragma GCC unroll 8
+  for (int v = 0; v < 8; ++v) {
+    const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 64 * v));
+    const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 64 * v + 32));
+#pragma GCC unroll 3
+    for (int row = 0; row < kRows; ++row) {
+      const __m256i x = broadcast4(q + static_cast<size_t>(row) * stride * kBlock + 4 * v);
+      const __m256i p0 = _mm256_maddubs_epi16(w0, x);
+      const __m256i p1 = _mm256_maddubs_epi16(w1, x);
+      pairs[row][0] = v == 0 ? p0 : _mm256_add_epi16(pairs[row][0], p0);
+      pairs[row][1] = v == 0 ? p1 : _mm256_add_epi16(pairs[row][1], p1);
+    }
+  }
+#pragma GCC unroll 3
+  for (int row = 0; row < kRows; ++row) {
+    const __m256 row_scale = _mm256_broadcast_ss(scale + static_cast<size_t>(row) * stride);
+    const __m256 row_sum = _mm256_broadcast_ss(sum + static_cast<size_t>(row) * stride);
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; ++g) {
+      const __m256i dot = _mm256_madd_epi16(pairs[row][g], ones);
+      total[row][g] = add_scaled(dot, _mm256_load_ps(scales + 8 * g), row_scale, total[row][g]);
+      total[row][g] = _mm256_fmadd_ps(_mm256_load_ps(scales + 16 + 8 * g), row_sum, total[row][g]);
+    }
+  }
+}
+
 template <int kRows>
 void tile(const Unpacked& panel, const Packed& matrix, const Rows& rows, int first, const Output& output, int column,
           int valid) {
-  const __m256i ones = _mm256_set1_epi16(1);
   const int blocks = matrix.columns / kBlock;
-  const uint8_t* w = panel.weights;
-  const float* scales = panel.scales;
-  const int8_t* q = rows.q + static_cast<size_t>(first) * matrix.columns;
-  const size_t at = static_cast<size_t>(first) * blocks;
+  const size_t stored = static_cast<size_t>(blocks + rows.refinements);
+  const size_t start = static_cast<size_t>(first) * stored;
+  const int8_t* q = rows.q + start * kBlock;
+  const float* scale = rows.scale + start;
+  const float* sum = rows.sum + start;
   __m256 total[kRows][2] = {};
-  for (int block = 0; block < blocks; ++block, w += 512, scales += 32, q += kBlock) {
-    __m256i pairs[kRows][2];
-#pragma GCC unroll 8
-    for (int v = 0; v < 8; ++v) {
-      const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + 64 * v));
-      const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + 64 * v + 32));
-#pragma GCC unroll 3
-      for (int row = 0; row < kRows; ++row) {
-        const __m256i x = broadcast4(q + static_cast<size_t>(row) * matrix.columns + 4 * v);
-        const __m256i p0 = _mm256_maddubs_epi16(w0, x);
-        const __m256i p1 = _mm256_maddubs_epi16(w1, x);
-        pairs[row][0] = v == 0 ? p0 : _mm256_add_epi16(pairs[row][0], p0);
-        pairs[row][1] = v == 0 ? p1 : _mm256_add_epi16(pairs[row][1], p1);
-      }
-    }
-#pragma GCC unroll 3
-    for (int row = 0; row < kRows; ++row) {
-      const __m256 row_scale = _mm256_broadcast_ss(rows.scale + at + static_cast<size_t>(row) * blocks + block);
-      const __m256 row_sum = _mm256_broadcast_ss(rows.sum + at + static_cast<size_t>(row) * blocks + block);
-#pragma GCC unroll 2
-      for (int g = 0; g < 2; ++g) {
-        const __m256i dot = _mm256_madd_epi16(pairs[row][g], ones);
-        total[row][g] = add_scaled(dot, _mm256_load_ps(scales + 8 * g), row_scale, total[row][g]);
-        total[row][g] = _mm256_fmadd_ps(_mm256_load_ps(scales + 16 + 8 * g), row_sum, total[row][g]);
-      }
-    }
+  for (int block = 0; block < blocks; ++block) {
+    tile_block<kRows>(panel.weights + block * 512, panel.scales + block * 32, q + block * kBlock, scale + block,
+                      sum + block, stored, total);
   }
+  const int refined = rows.refinements;
   for (int row = 0; row < kRows; ++row) {
-    store8(output, first + row, column, valid, total[row][0]);
-    store8(output, first + row, column + 8, valid - 8, total[row][1]);
+    __m256 own[1][2] = {{total[row][0], total[row][1]}};
+    for (int extra = 0; extra < refined; ++extra) {
+      const int block = rows.refined[(first + row) * refined + extra];
+      const size_t at = static_cast<size_t>(row) * stored + static_cast<size_t>(blocks + extra);
+      tile_block<1>(panel.weights + block * 512, panel.scales + block * 32, q + at * kBlock, scale + at, sum + at,
+                    stored, own);
+    }
+    store8(output, first + row, column, valid, own[0][0]);
+    store8(output, first + row, column + 8, valid - 8, own[0][1]);
   }
 }
 

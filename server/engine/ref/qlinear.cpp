@@ -1,9 +1,12 @@
 // qlinear: panels of a packed matrix times rows of activations.
 //
-// Output = sum over column blocks, in order, of weight scale * activation scale
-// * (integer dot product) + weight minimum * activation sum. Matrices of floats
+// Output = sum over the activations' stored blocks, in order, of weight scale *
+// activation scale * (integer dot product) + weight minimum * activation sum; a
+// residual meets the weights of the block it refines. Matrices of floats
 // take the float activations instead, column by column.
 #include "ref.h"
+
+#include <vector>
 
 #include "panel.h"
 
@@ -15,32 +18,48 @@ void store(const Output& output, int row, size_t column, float value) {
   out = output.add ? out + value : value;
 }
 
-// One weight row, widened once and used for every activation row.
+// A weight row as integers, widened once for every activation row.
+struct WideRow {
+  WideRow(const Packed& matrix, const uint8_t* panel, int lane) {
+    const size_t bytes = block_bytes(matrix.type);
+    const bool has_minimum = matrix.type == TensorType::q4_1;
+    for (int block = 0; block < matrix.blocks(); ++block) {
+      const PanelBlock view(matrix.type, panel + static_cast<size_t>(block) * bytes);
+      for (int i = 0; i < kBlock; ++i) integers.push_back(static_cast<int16_t>(view.integer(lane, i)));
+      scale.push_back(view.scale(lane));
+      minimum.push_back(has_minimum ? view.minimum(lane) : 0.0f);
+    }
+  }
+
+  std::vector<int16_t> integers;
+  std::vector<float> scale;
+  std::vector<float> minimum;
+};
+
+int dot(const int16_t* weights, const int8_t* q) {
+  int total = 0;
+  for (int i = 0; i < kBlock; ++i) total += weights[i] * q[i];
+  return total;
+}
+
 void quantised_row(const Packed& matrix, const uint8_t* panel, int lane, const Rows& rows, const Output& output,
                    size_t column) {
-  const size_t bytes = block_bytes(matrix.type);
-  const size_t columns = static_cast<size_t>(matrix.columns);
-  const size_t blocks = static_cast<size_t>(matrix.blocks());
-  constexpr int kTile = 8;  // rows in flight: a block is widened once for all of them
-  for (int first = 0; first < rows.count; first += kTile) {
-    const int count = rows.count - first < kTile ? rows.count - first : kTile;
-    float total[kTile] = {};
-    for (size_t block = 0; block < blocks; ++block) {
-      const PanelBlock view(matrix.type, panel + block * bytes);
-      int16_t weights[kBlock];
-      for (int i = 0; i < kBlock; ++i) weights[i] = static_cast<int16_t>(view.integer(lane, i));
-      const float scale = view.scale(lane);
-      const float minimum = matrix.type == TensorType::q4_1 ? view.minimum(lane) : 0.0f;
-      for (int row = 0; row < count; ++row) {
-        const size_t at = static_cast<size_t>(first + row);
-        const int8_t* q = rows.q + at * columns + block * kBlock;
-        int dot = 0;
-        for (int i = 0; i < kBlock; ++i) dot += weights[i] * q[i];
-        total[row] += static_cast<float>(dot) * (scale * rows.scale[at * blocks + block]);
-        total[row] += minimum * rows.sum[at * blocks + block];
-      }
+  const WideRow weights(matrix, panel, lane);
+  const int blocks = matrix.blocks();
+  const int stored = blocks + rows.refinements;
+  for (int row = 0; row < rows.count; ++row) {
+    const int8_t* q = rows.q + static_cast<size_t>(row) * static_cast<size_t>(stored * kBlock);
+    const float* scale = rows.scale + static_cast<size_t>(row) * static_cast<size_t>(stored);
+    const float* sum = rows.sum + static_cast<size_t>(row) * static_cast<size_t>(stored);
+    const int32_t* refined = rows.refined + row * rows.refinements;
+    float total = 0.0f;
+    for (int index = 0; index < stored; ++index) {
+      const size_t block = static_cast<size_t>(index < blocks ? index : refined[index - blocks]);
+      const int product = dot(weights.integers.data() + block * kBlock, q + index * kBlock);
+      total += static_cast<float>(product) * (weights.scale[block] * scale[index]);
+      total += weights.minimum[block] * sum[index];
     }
-    for (int row = 0; row < count; ++row) store(output, first + row, column, total[row]);
+    store(output, row, column, total);
   }
 }
 

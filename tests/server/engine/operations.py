@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,25 @@ Floats = npt.NDArray[np.float32]
 
 DECODE, PREFILL = 0, 1
 POSITION_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A row as blocks of int8: every block in order, then the residuals of the refined ones."""
+
+    q: npt.NDArray[np.int8]  # [blocks, 32]
+    scale: Floats
+    sum: Floats
+    refined: npt.NDArray[np.int32]
+
+    def values(self) -> npt.NDArray[np.float64]:
+        """What the row stands for."""
+        blocks = self.q * self.scale[:, None].astype(np.float64)
+        count = len(blocks) - len(self.refined)
+        result = blocks[:count]
+        for block, residual in zip(self.refined, blocks[count:], strict=True):
+            result[block] += residual
+        return result.reshape(-1)
 
 
 class Operations:
@@ -32,22 +52,27 @@ class Operations:
         self._call("rmsnorm", x, weight, len(x), ctypes.c_float(epsilon), out)
         return out
 
-    def quantise(self, x: Floats) -> tuple[npt.NDArray[np.int8], Floats, Floats]:
-        q, scale, total = (
-            np.empty(len(x), np.int8),
-            np.empty(len(x) // 32, np.float32),
-            np.empty(len(x) // 32, np.float32),
-        )
-        self._call("quantise", x, len(x), q, scale, total)
-        return q, scale, total
+    def quantise(self, x: Floats, refinements: int = 0) -> Quantised:
+        stored = len(x) // 32 + refinements
+        q, refined = np.empty(stored * 32, np.int8), np.empty(refinements, np.int32)
+        scale, total = np.empty(stored, np.float32), np.empty(stored, np.float32)
+        self._call("quantise", x, len(x), q, scale, total, refined, refinements)
+        return Quantised(q.reshape(-1, 32), scale, total, refined)
 
     def qlinear(
-        self, form: int, kind: int, weights: npt.NDArray[np.uint8], x: Floats, added_to: Floats | None = None
+        self,
+        form: int,
+        kind: int,
+        weights: npt.NDArray[np.uint8],
+        x: Floats,
+        refinements: int = 0,
+        added_to: Floats | None = None,
     ) -> Floats:
         out = np.empty((len(x), len(weights)), np.float32) if added_to is None else added_to.copy()
         add = 0 if added_to is None else 1
+        kind_number = ctypes.c_uint32(kind)
         self._call(
-            "qlinear", form, ctypes.c_uint32(kind), weights, len(weights), x.shape[1], x, len(x), add, out
+            "qlinear", form, kind_number, weights, len(weights), x.shape[1], x, len(x), refinements, add, out
         )
         return out
 

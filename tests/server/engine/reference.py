@@ -112,7 +112,7 @@ def rotate(x: Array, cosine: Array, sine: Array) -> Array:
 
 
 def attention(q: Array, k: Array, v: Array, hidden: npt.NDArray[np.bool_]) -> Array:
-    """Returns softmax(q k / sqrt(head_dim)) v for [heads, tokens, head_dim]; hidden[query, key] pairs weigh 0."""
+    """Returns softmax(q k / sqrt(head_dim)) v, [heads, tokens, head_dim]; hidden[query, key] weighs 0."""
     scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
     scores = np.where(hidden, -np.inf, scores)
     weights = np.exp(scores - scores.max(-1, keepdims=True))

@@ -64,10 +64,27 @@ def test_quantise_rounds_to_nearest_even_within_each_block(operations: Operation
     largest = np.abs(x.reshape(-1, 32)).max(1)
     inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
     expected = np.rint(x.reshape(-1, 32) * inverse[:, None])
-    q, scale, total = operations.quantise(x)
-    np.testing.assert_array_equal(q.reshape(-1, 32), expected.astype(np.int8))
-    np.testing.assert_array_equal(scale, largest / np.float32(127))
-    np.testing.assert_array_equal(total, scale * expected.sum(1).astype(np.float32))
+    row = operations.quantise(x)
+    np.testing.assert_array_equal(row.q, expected.astype(np.int8))
+    np.testing.assert_array_equal(row.scale, largest / np.float32(127))
+    np.testing.assert_array_equal(row.sum, row.scale * expected.sum(1).astype(np.float32))
+
+
+def test_quantise_refines_the_widest_blocks_the_first_among_equals(operations: Operations) -> None:
+    x = gaussian(192)
+    for block, width in enumerate([3.0, 9.0, 9.0, 1.0, 27.0, 9.0]):
+        x[32 * block] = width * 10
+    for count in range(7):
+        row = operations.quantise(x, count)
+        assert row.refined.tolist() == [4, 1, 2, 5, 0, 3][:count]
+        error = np.abs(row.values() - x).reshape(-1, 32).max(1)
+        for block in range(6):
+            scale = row.scale[block]
+            assert error[block] <= scale * (0.5 / 254 if block in row.refined else 0.5) * 1.001 + 1e-6
+    assert (
+        np.abs(operations.quantise(x, 6).values() - x).max()
+        < np.abs(operations.quantise(x).values() - x).max() / 100
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -79,14 +96,15 @@ def test_qlinear_equals_the_dequantised_product(
     weights = exact(raw, kind)
     for count in (1, 2, 3, 4, 5, 8, 17):
         x = gaussian(count, columns, seed=count)
-        activations = x.astype(np.float64)
-        if kind not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
-            q, scale, _ = operations.quantise(x.reshape(-1))
-            activations = (q.reshape(-1, 32) * scale[:, None].astype(np.float64)).reshape(count, columns)
-        expected = activations @ weights.T
-        bound = 1e-6 * (np.abs(activations) @ np.abs(weights).T).max() * 4
-        for form in (DECODE, PREFILL):
-            np.testing.assert_allclose(operations.qlinear(form, kind, raw, x), expected, rtol=0, atol=bound)
+        for refinements in {0, 1, columns // 32}:
+            activations = x.astype(np.float64)
+            if kind not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
+                activations = np.stack([operations.quantise(row, refinements).values() for row in x])
+            expected = activations @ weights.T
+            bound = 4e-6 * (np.abs(activations) @ np.abs(weights).T).max()
+            for form in (DECODE, PREFILL):
+                answer = operations.qlinear(form, kind, raw, x, refinements)
+                np.testing.assert_allclose(answer, expected, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -94,10 +112,12 @@ def test_qlinear_gives_a_row_the_same_bytes_in_any_company(
     operations: Operations, kind: GGMLQuantizationType
 ) -> None:
     raw, x = stored(gaussian(40, 192), kind), gaussian(11, 192, seed=3)
-    alone = np.concatenate([operations.qlinear(DECODE, kind, raw, x[i : i + 1]) for i in range(11)])
-    for form in (DECODE, PREFILL):
-        for count in range(1, 12):
-            assert operations.qlinear(form, kind, raw, x[:count]).tobytes() == alone[:count].tobytes()
+    for refinements in (0, 2, 6):
+        alone = np.concatenate([operations.qlinear(DECODE, kind, raw, row[None], refinements) for row in x])
+        for form in (DECODE, PREFILL):
+            for count in range(1, 12):
+                together = operations.qlinear(form, kind, raw, x[:count], refinements)
+                assert together.tobytes() == alone[:count].tobytes()
 
 
 def test_qlinear_adds_to_what_is_there(operations: Operations) -> None:
@@ -105,7 +125,9 @@ def test_qlinear_adds_to_what_is_there(operations: Operations) -> None:
     raw, x, before = stored(gaussian(21, 64), kind), gaussian(4, 64, seed=1), gaussian(4, 21, seed=2)
     for form in (DECODE, PREFILL):
         product = operations.qlinear(form, kind, raw, x)
-        np.testing.assert_array_equal(operations.qlinear(form, kind, raw, x, before), before + product)
+        np.testing.assert_array_equal(
+            operations.qlinear(form, kind, raw, x, added_to=before), before + product
+        )
 
 
 @pytest.mark.parametrize(
