@@ -30,7 +30,8 @@ from assay.sandbox.programs import export, lock
 from assay.sandbox.recipe import recipe
 from assay.sandbox.record import REFERENCE, Record, SandboxImage, folder, write_record
 from assay.sandbox.turn import turn
-from assay.sandbox.uv import fill_cache, pinned_uv
+from assay.sandbox.uv import pinned_uv
+from assay.sandbox.wheels import copy_cache, wheel_cache
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,8 @@ def make_context(
         path = lock(program, sources[program.name], context / "programs", runtime)
         locks[program.name] = sha256_file(path.with_name(path.name + ".lock"))
         pins = runtime / f"{program.name}.pins"
-        fill_cache(context / "uv-cache", pins, images.uv, images.base(kind).python_version)
+        cache = wheel_cache(pins, images.uv, images.base(kind).python_version)
+        copy_cache(cache, context / "uv-cache")
     pinned_uv(images.uv, context)
     return locks
 

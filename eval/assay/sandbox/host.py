@@ -7,7 +7,6 @@ pins as for the image) and a cache that has every wheel, so that it installs wha
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -21,7 +20,8 @@ from assay.sandbox.images import EVALUATOR, load_images, load_programs
 from assay.sandbox.programs import export, lock
 from assay.sandbox.record import folder
 from assay.sandbox.turn import turn
-from assay.sandbox.uv import fill_cache, find_uv
+from assay.sandbox.uv import find_uv
+from assay.sandbox.wheels import copy_cache, wheel_cache
 
 SCRIPTS = Path(".cache/verifiers/runtimes/scripts")
 """Where Verifiers keeps programs on the host, below HOME."""
@@ -59,9 +59,9 @@ def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME
         uv.symlink_to(find_uv())
     cache = home / ".cache" / "uv"
     if not cache.exists():
-        # Hard links: uv never edits a wheel in its cache, and installs by copying.
-        own = shutil.ignore_patterns(".lock")
-        shutil.copytree(ready / "uv-cache", cache, copy_function=os.link, ignore=own)
+        pin, version = load_images(runtime).uv, python_version(evaluator)
+        for program in load_programs(evaluator):
+            copy_cache(wheel_cache(runtime / f"{program.name}.pins", pin, version), cache)
     return {
         "UV_CACHE_DIR": str(cache),
         "UV_PYTHON": str(load_evaluator(evaluator).binaries / "python"),
@@ -73,11 +73,9 @@ def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME
 
 
 def prepared(store: Path, evaluator: str, runtime: Path) -> Path:
-    """The store of programs, locks and wheels, made anew for a new recipe; VerificationError if edited."""
+    """The store of programs and their locks, made anew for a new recipe; VerificationError if edited."""
     programs = load_programs(evaluator)
     parts = {
-        "python": python_version(evaluator),
-        "uv": load_images(runtime).uv.version,
         **{f"program {program.name}": program.sha256 for program in programs},
         **{f"{program.name}.pins": sha256_file(runtime / f"{program.name}.pins") for program in programs},
     }
@@ -97,9 +95,6 @@ def prepared(store: Path, evaluator: str, runtime: Path) -> Path:
     sources = export(programs, evaluator)
     for program in programs:
         lock(program, sources[program.name], store / "programs", runtime)
-        fill_cache(
-            store / "uv-cache", runtime / f"{program.name}.pins", load_images(runtime).uv, parts["python"]
-        )
     digest = combined_digest(tree_digests(store / "programs"))
     write_json_atomic(stamp, {"recipe": parts, "recipe_digest": value_digest(parts), "digest": digest})
     return store

@@ -14,7 +14,7 @@ from assay.errors import ConfigurationError
 from assay.paths import RUNTIME, relative
 from assay.sandbox.images import BaseKind, ImagesLock, Program
 
-BUILDERS = ("archive.py", "build.py", "debian.py", "programs.py", "uv.py")
+BUILDERS = ("archive.py", "build.py", "debian.py", "programs.py", "uv.py", "wheels.py")
 """Modules here that decide what ends up in the image."""
 
 

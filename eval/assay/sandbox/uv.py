@@ -76,29 +76,3 @@ def pinned_uv(pin: UvPin, folder: Path) -> Path:
             "rm -r .assay/cache/uv, then eval/scripts/sandbox",
         )
     return program
-
-
-def fill_cache(cache: Path, pins: Path, pin: UvPin, python_version: str) -> None:
-    """Fill an empty uv cache with the wheels that pins name for the image's Python, by digest.
-
-    Args:
-        cache: The cache.
-        pins: Requirement lines with hashes.
-        pin: Names the platform.
-        python_version: The image's Python, such as "3.12"; it need not exist on this machine.
-
-    Raises:
-        PrerequisiteError: the package index cannot be reached.
-        VerificationError: a wheel does not have a pinned digest.
-    """
-    target = cache.with_name("installed")
-    run_uv(
-        *("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
-        *("--python-version", python_version, "--python-platform", pin.platform, "--target", target),
-        *("--requirement", pins, "--no-config"),
-        environment={"UV_CACHE_DIR": str(cache)},
-    )
-    shutil.rmtree(target)
-    for name in ("simple", "interpreter", "sdists", "builds"):
-        for found in cache.glob(f"{name}-v*"):
-            shutil.rmtree(found)
