@@ -15,10 +15,36 @@ from contextlib import contextmanager
 from assay.errors import AssayError
 
 
+class Diagnostics:
+    """Standard error as a file: a terminal or pipe that has gone away ends no work.
+
+    It stays the stream that it was when this was made, also where a live display puts itself in between.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+
+    def write(self, text: str) -> int:
+        """Write the text, if anybody is there to read it; returns its length."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if anybody is there."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether a terminal is there."""
+        return self._stream.isatty()
+
+
 def say(text: str) -> None:
-    """Print one line of diagnostics; a terminal or pipe that has gone away ends no work."""
-    with contextlib.suppress(OSError):
-        print(printable(text), file=sys.stderr, flush=True)
+    """Print one line of diagnostics."""
+    diagnostics = Diagnostics()
+    diagnostics.write(printable(text) + "\n")
+    diagnostics.flush()
 
 
 def printable(text: str) -> str:

@@ -7,11 +7,12 @@ the claim (no isolation, truncation, failures) is above the table, not below it.
 from __future__ import annotations
 
 import sys
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
 
-from assay.console import printable
+from assay.console import Diagnostics, printable
 from assay.record.summary import FamilyScore, Summary
 
 HEADINGS = (
@@ -89,7 +90,7 @@ FOOTNOTES = (
 
 def show(summary: Summary, stderr: bool) -> None:
     """Print headlines, table and footnotes, to stderr when stdout is wanted for JSON."""
-    stream = sys.stderr if stderr else sys.stdout
+    stream = cast("TextIO", Diagnostics()) if stderr else sys.stdout
     console = Console(file=stream, soft_wrap=True, highlight=False, markup=False)
     # Captured, so that a reader who went away is the command's to notice and not the library's.
     with console.capture() as captured:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.progress import (
@@ -24,7 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from assay.console import say
+from assay.console import Diagnostics, say
 
 HEARTBEAT_S = 15.0
 POLL_S = 0.2
@@ -158,7 +159,8 @@ def _display(label: str, total: int) -> Iterator[Callable[[int], None]]:
         TextColumn("{task.fields[rate]}"),
     )
     begin = time.monotonic()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(file=cast("TextIO", Diagnostics()))
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(label, total=total, rate="?/s")
 
         def show(done: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 from rich import box
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.text import Text
 from assay.audit.check import Check
 from assay.audit.report import audit as audit_run
 from assay.cli import answer, shared
-from assay.console import printable
+from assay.console import Diagnostics, printable
 from assay.errors import VerificationError
 
 STYLES = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
@@ -34,7 +35,7 @@ def audit(arguments: argparse.Namespace) -> int:
     checks = audit_run(arguments.run)
     failing = {"FAIL", "UNKNOWN"} if arguments.strict else {"FAIL"}
     failed = [check.name for check in checks if check.verdict in failing]
-    stream = sys.stderr if arguments.json else sys.stdout
+    stream = cast("TextIO", Diagnostics()) if arguments.json else sys.stdout
     console = Console(file=stream, highlight=False)
     with console.capture() as captured:
         console.print(_table(checks))

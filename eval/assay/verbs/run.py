@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -162,7 +161,7 @@ def _show(finished: Finished, as_json: bool) -> int:
     summary = finished.summary
     code = EXIT_CODES[summary.status]
     show(summary, stderr=as_json)
-    print(f"run: {finished.run}", file=sys.stderr if as_json else sys.stdout)
+    (say if as_json else print)(f"run: {finished.run}")
     if as_json:
         answer(
             {
