@@ -13,6 +13,8 @@ from test_audit_files import audited, evidence
 
 from toy_checkout import Toy
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Altered], object]
 
 

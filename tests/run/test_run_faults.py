@@ -16,6 +16,8 @@ from standin import Reply, StandIn
 
 from toy_checkout import Done, Toy, processes, until
 
+pytestmark = pytest.mark.slow
+
 
 def other(server: StandIn, runs: Path, *words: str | Path) -> tuple[str | Path, ...]:
     """The words that run the profile `pair` against a server that is already there."""

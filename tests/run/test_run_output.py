@@ -144,6 +144,7 @@ def test_the_upstream_reward_is_ours_also_where_rows_failed(toy: Toy, runs: Path
     assert (differs.code, differs.json["status"]) == (5, "differs")
 
 
+@pytest.mark.slow
 def test_a_run_whose_diagnostics_nobody_reads_comes_to_its_end(toy: Toy, runs: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -163,6 +164,7 @@ def test_a_run_whose_diagnostics_nobody_reads_comes_to_its_end(toy: Toy, runs: P
     assert json.loads(done.stdout.splitlines()[-1])["status"] == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["summarize", "audit", "status"])
 def test_a_reader_who_went_away_is_no_error(toy: Toy, runs: Path, verb: str) -> None:
     run = toy.run("run", "toy", "--runs", runs).run
@@ -182,6 +184,7 @@ def test_a_reader_who_went_away_is_no_error(toy: Toy, runs: Path, verb: str) -> 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hung_up", [False, True])
 def test_on_a_terminal_progress_is_a_live_line_and_the_run_outlives_it(
     toy: Toy, runs: Path, hung_up: bool

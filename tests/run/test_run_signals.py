@@ -11,6 +11,8 @@ import pytest
 
 from toy_checkout import Command, Toy, processes, until
 
+pytestmark = pytest.mark.slow
+
 
 def finished(run: Path, entry: str = "count") -> int:
     """Rollouts in the evaluator's record."""
@@ -83,6 +85,10 @@ def test_kill_9_leaves_nothing_running_and_status_says_that_the_run_died(toy: To
     audit = toy.run("audit", run, "--json")
     assert audit.code == 5
     assert "files" in audit.json["failed"]
+    left = toy.root / ".assay/private" / run.name
+    assert left.exists(), "nobody was there to remove it"
+    assert toy.run("run", "toy", "--runs", runs, "--json").code == 0
+    assert not left.exists(), "the next run did, and with it the key of a dead server"
 
 
 def test_kill_9_between_the_last_state_and_the_manifest_is_not_done(toy: Toy, runs: Path) -> None:

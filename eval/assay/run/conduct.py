@@ -40,12 +40,13 @@ from assay.run.freeze import changes, freeze
 from assay.run.key import Key
 from assay.run.native import Workplace
 from assay.run.serving import serve
-from assay.run.state import EntryState, Phase, State, now, save_state, this_process
+from assay.run.state import EntryState, Owner, Phase, State, now, save_state, this_process
 from assay.run.watch import Cancellation, cancellation, count_lines, watch
 from assay.run.worktree import look
 
 CLEANUP_GRACE_S = 30.0
 DIRECTORY_ATTEMPTS = 3
+OWNER = "owner.json"
 
 
 @dataclass
@@ -152,6 +153,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
     """
     with cancellation() as asked:
         private = owned_directory(OWNED / "private", mode=0o700)
+        _forget_the_dead(private)
         progress = create(plan, runs)
         say(f"assay: run directory: {progress.run}")
         begin = time.monotonic()
@@ -159,6 +161,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
         try:
             try:
                 workplace.path.mkdir(mode=0o700)
+                write_json_atomic(workplace.path / OWNER, this_process().model_dump(mode="json"))
                 _ask(progress, key, workplace, asked)
             finally:
                 shutil.rmtree(workplace.path, ignore_errors=True)
@@ -170,6 +173,17 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
                 phase: Phase = "cancelled" if isinstance(error, CancelledError) else "failed"
                 progress.save(phase, str(error))
             raise
+
+
+def _forget_the_dead(private: Path) -> None:
+    """Remove the private folders of runs that were killed and could not do it themselves."""
+    for path in private.iterdir():
+        try:
+            owner = Owner.model_validate_json((path / OWNER).read_bytes())
+        except (OSError, ValueError):
+            continue
+        if not owner.alive:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cancellation) -> None:
