@@ -98,9 +98,10 @@ def test_a_child_that_says_more_than_a_pipe_holds_comes_to_its_end(tmp_path: Pat
 
 
 def test_a_child_that_takes_too_long_is_ended_and_named(tmp_path: Path) -> None:
+    before = descendants(os.getpid())
     with pytest.raises(RunError, match="sleep did not end within 0 s"):
         finish(["sleep", "600"], env=dict(os.environ), cwd=tmp_path, timeout_s=0.2)
-    assert not descendants(os.getpid())
+    assert descendants(os.getpid()) == before
 
 
 def test_a_child_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
@@ -111,9 +112,10 @@ def test_a_child_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
         asked += 1
         return asked > 2
 
+    before = descendants(os.getpid())
     with pytest.raises(CancelledError):
         finish(["sleep", "600"], env=dict(os.environ), cwd=tmp_path, timeout_s=WAIT_S, cancelled=cancelled)
-    assert not descendants(os.getpid())
+    assert descendants(os.getpid()) == before
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
