@@ -9,6 +9,12 @@
 #include "mapping.h"
 #include "team.h"
 
+namespace {
+
+constexpr size_t kUnitsPerMember = 64;
+
+}  // namespace
+
 double assay_read_seconds(uint64_t bytes, int32_t threads, int32_t repeats) {
   try {
     const size_t words = static_cast<size_t>(bytes) / sizeof(uint64_t);
@@ -16,18 +22,21 @@ double assay_read_seconds(uint64_t bytes, int32_t threads, int32_t repeats) {
     const assay::Pages pages(words * sizeof(uint64_t));
     std::memset(pages.data(), 1, pages.size());
     assay::Team team(static_cast<int>(members));
-    std::vector<uint64_t> sums(members * 8);  // a cache line each
+    const size_t units = members * kUnitsPerMember;
+    const size_t each = words / units;
+    std::vector<uint64_t> sums(units);
     std::vector<double> seconds;
     for (int32_t repeat = 0; repeat < std::max(1, repeats); ++repeat) {
       const auto start = std::chrono::steady_clock::now();
-      team.run([&](int member) {
-        const size_t each = words / members;
-        const uint64_t* word = pages.as<uint64_t>() + static_cast<size_t>(member) * each;
-        uint64_t sum[16] = {};
-        for (size_t index = 0; index + 16 <= each; index += 16) {
-          for (size_t lane = 0; lane < 16; ++lane) sum[lane] += word[index + lane];
-        }
-        for (const uint64_t lane : sum) sums[static_cast<size_t>(member) * 8] += lane;
+      team.run([&](assay::Team::Member& member) {
+        member.phase(static_cast<int>(units), [&](int unit) {
+          const uint64_t* word = pages.as<uint64_t>() + static_cast<size_t>(unit) * each;
+          uint64_t sum[16] = {};
+          for (size_t index = 0; index + 16 <= each; index += 16) {
+            for (size_t lane = 0; lane < 16; ++lane) sum[lane] += word[index + lane];
+          }
+          for (const uint64_t lane : sum) sums[static_cast<size_t>(unit)] += lane;
+        });
       });
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }

@@ -10,7 +10,6 @@ namespace assay {
 namespace {
 
 constexpr int kDecodeRows = 2;   // up to this many rows the packed panels are read for each row
-constexpr int kStaticRows = 16;  // up to this many rows a thread keeps one contiguous share: one stream
 constexpr int kHeadPanels = 4;   // panels of the output head in a unit
 constexpr int kOutputPanels = 1;
 constexpr int kFfnPanels = 2;  // of gate and of up, which lie interleaved
@@ -176,14 +175,13 @@ struct Forward::Plan {
 // One thread's way through a pass.
 class Forward::Worker {
  public:
-  Worker(Forward& forward, const Pass& pass, const Plan& plan, int member)
+  Worker(Forward& forward, const Pass& pass, const Plan& plan, Team::Member& member)
       : config_(forward.config_),
         weights_(forward.weights_),
         cache_(forward.cache_),
         ops_(forward.ops_),
-        team_(forward.team_),
         buffers_(*forward.buffers_),
-        scratch_(forward.buffers_->scratch[static_cast<size_t>(member)]),
+        scratch_(forward.buffers_->scratch[static_cast<size_t>(member.index())]),
         pass_(pass),
         plan_(plan),
         member_(member) {}
@@ -206,16 +204,16 @@ class Forward::Worker {
     if (pass_.wanted.empty()) return;
     const int wanted = static_cast<int>(pass_.wanted.size());
     const int all_blocks = config_.width / kBlock;
-    units(wanted, wanted <= kStaticRows, [&](int row) {
+    member_.phase(wanted, [&](int row) {
       normalise(row, residual(pass_.wanted[static_cast<size_t>(row)]), weights_.output_norm(), all_blocks);
     });
     const Packed& head = weights_.head();
     const size_t vocabulary = static_cast<size_t>(config_.vocabulary);
-    panels(head, kHeadPanels, wanted, [&](int begin, int end) {
+    panels(head, kHeadPanels, [&](int begin, int end) {
       linear(head, begin, end, rows(buffers_.input, all_blocks, wanted),
              {pass_.logits + begin * kPanelRows, vocabulary, false});
     });
-    units(wanted, false, [&](int row) {
+    member_.phase(wanted, [&](int row) {
       const float* logits = pass_.logits + static_cast<size_t>(row) * vocabulary;
       pass_.greedy[row] = ops_.argmax(logits, config_.vocabulary);
     });
@@ -228,32 +226,15 @@ class Forward::Worker {
     return {buffer.x, buffer.q, buffer.scale, buffer.sum, buffer.refined, refinements, count};
   }
 
-  // Runs body(unit) for every unit of a phase, shared among the threads, and waits for all.
-  template <typename Body>
-  void units(int count, bool fixed_share, const Body& body) {
-    if (fixed_share) {
-      const int end = share(count, member_ + 1);
-      for (int unit = share(count, member_); unit < end; ++unit) body(unit);
-    } else {
-      for (int unit; (unit = team_.claim()) < count;) body(unit);
-    }
-    team_.barrier();
-  }
-
-  int share(int count, int member) const {
-    return static_cast<int>(static_cast<int64_t>(count) * member / team_.size());
-  }
-
   template <typename Body>
   void each_row(const Body& body) {
-    units(plan_.rows, true, body);
+    member_.phase(plan_.rows, body);
   }
 
   template <typename Body>
-  void panels(const Packed& matrix, int grain, int row_count, const Body& body) {
-    const int count = (matrix.panels() + grain - 1) / grain;
-    units(count, row_count <= kStaticRows,
-          [&](int unit) { body(unit * grain, std::min((unit + 1) * grain, matrix.panels())); });
+  void panels(const Packed& matrix, int grain, const Body& body) {
+    member_.phase((matrix.panels() + grain - 1) / grain,
+                  [&](int unit) { body(unit * grain, std::min((unit + 1) * grain, matrix.panels())); });
   }
 
   void linear(const Packed& matrix, int begin, int end, const Rows& input, const Output& output) {
@@ -298,7 +279,7 @@ class Forward::Worker {
         }
       }
     };
-    units(q_units + kv_units, plan_.rows <= kStaticRows, [&](int unit) {
+    member_.phase(q_units + kv_units, [&](int unit) {
       if (unit < q_units) {
         project(layer.q, unit, buffers_.queries, buffers_.q_stride);
         rotate(unit, config_.heads, buffers_.queries, buffers_.q_stride);
@@ -335,8 +316,8 @@ class Forward::Worker {
   }
 
   void attend(int layer) {
-    units(static_cast<int>(plan_.units.size()), false,
-          [&](int index) { attend_unit(layer, plan_.units[static_cast<size_t>(index)]); });
+    member_.phase(static_cast<int>(plan_.units.size()),
+                  [&](int index) { attend_unit(layer, plan_.units[static_cast<size_t>(index)]); });
   }
 
   void attend_unit(int layer, const AttentionUnit& unit) {
@@ -376,7 +357,7 @@ class Forward::Worker {
   }
 
   void add_linear(const Packed& matrix, const ActivationBuffer& buffer) {
-    panels(matrix, kOutputPanels, plan_.rows, [&](int begin, int end) {
+    panels(matrix, kOutputPanels, [&](int begin, int end) {
       linear(matrix, begin, end, rows(buffer, few(matrix.columns), plan_.rows),
              {buffers_.residual + begin * kPanelRows, static_cast<size_t>(config_.width), true});
     });
@@ -385,7 +366,7 @@ class Forward::Worker {
   void feed_forward(const Layer& layer) {
     constexpr int kOutputs = kFfnPanels * kPanelRows;
     const Rows input = rows(buffers_.input, few(config_.width), plan_.rows);
-    panels(layer.gate, kFfnPanels, plan_.rows, [&](int begin, int end) {
+    panels(layer.gate, kFfnPanels, [&](int begin, int end) {
       linear(layer.gate, begin, end, input, {scratch_.gate, kOutputs, false});
       linear(layer.up, begin, end, input, {scratch_.up, kOutputs, false});
       const int column = begin * kPanelRows;
@@ -401,12 +382,11 @@ class Forward::Worker {
   const Weights& weights_;
   const Cache& cache_;
   const Ops& ops_;
-  Team& team_;
   const Buffers& buffers_;
   const Buffers::Scratch& scratch_;
   const Pass& pass_;
   const Plan& plan_;
-  const int member_;
+  Team::Member& member_;
 };
 
 Forward::Forward(const Config& config, const Weights& weights, Cache& cache, const Ops& ops, Team& team, int slots,
@@ -422,7 +402,7 @@ Forward::~Forward() = default;
 
 void Forward::run(const Pass& pass) {
   const Plan plan(config_, pass);
-  team_.run([&](int member) { Worker(*this, pass, plan, member).run(); });
+  team_.run([&](Team::Member& member) { Worker(*this, pass, plan, member).run(); });
 }
 
 }  // namespace assay

@@ -1,8 +1,8 @@
 // One pass of up to kPassRows tokens through the model.
 //
 // A pass is a list of segments, each consecutive positions of one slot. Every
-// layer is a handful of phases with a barrier between them; a phase is a number
-// of independent units that any thread may take. Which thread takes a unit, and
+// layer is a handful of phases (team.h), each a number of independent units that
+// any thread may take. Which thread takes a unit, and
 // which tokens share a pass, changes no bit of any token's result.
 #pragma once
 

@@ -62,14 +62,13 @@ class Packer {
   Pages fill(Team& team) {
     Pages arena(size_);
     for (const Source& source : sources_) source.packed->base = arena.data() + source.offset;
-    team.run([&](int) {
+    team.run([&](Team::Member& member) {
       for (const Source& source : sources_) {
         const Packed& packed = *source.packed;
-        for (int index; (index = team.claim()) < packed.panels();) {
+        member.phase(packed.panels(), [&](int index) {
           uint8_t* out = arena.data() + (packed.panel(index) - arena.data());
           pack_panel(packed.type, source.tensor->data, packed.rows, packed.columns, index, out);
-        }
-        team.barrier();
+        });
       }
     });
     return arena;
