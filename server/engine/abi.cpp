@@ -1,6 +1,5 @@
 // assay_engine.h, on top of Engine.
 #include "assay_engine.h"
-
 #include "border.h"
 #include "engine.h"
 #include "isa.h"

@@ -37,11 +37,11 @@ typedef enum assay_logits { ASSAY_LOGITS_NONE = 0, ASSAY_LOGITS_LAST = 1, ASSAY_
 typedef struct assay_engine assay_engine;
 
 typedef struct assay_options {
-  const char* path;  /* the GGUF file */
-  const char* isa;   /* "avx2", "plain", or NULL: the best this CPU has */
-  int32_t threads;   /* 1 to 256 */
-  int32_t slots;     /* sequences held at once, 1 to 1024 */
-  int32_t context;   /* positions a slot can hold; 0: min(the model's, 8192) */
+  const char* path; /* the GGUF file */
+  const char* isa;  /* "avx2", "plain", or NULL: the best this CPU has */
+  int32_t threads;  /* 1 to 256 */
+  int32_t slots;    /* sequences held at once, 1 to 1024 */
+  int32_t context;  /* positions a slot can hold; 0: min(the model's, 8192) */
 } assay_options;
 
 typedef struct assay_info {
@@ -50,10 +50,10 @@ typedef struct assay_info {
   int32_t slots;
   int32_t context;
   int32_t vocabulary;
-  int32_t prefill_chunk;  /* rows computed together at most */
-  uint64_t weight_bytes;  /* read once for every decode step */
+  int32_t prefill_chunk; /* rows computed together at most */
+  uint64_t weight_bytes; /* read once for every decode step */
   uint64_t kv_bytes_per_position;
-  const char* isa;  /* owned by the library */
+  const char* isa; /* owned by the library */
 } assay_info;
 
 /* Consecutive tokens of one slot, written from `position` on. Everything the
@@ -80,8 +80,7 @@ typedef struct assay_metadata {
   uint32_t item_type;
 } assay_metadata;
 
-ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error,
-                                size_t error_size);
+ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size);
 ASSAY_EXPORT void assay_close(assay_engine* engine); /* NULL is allowed */
 ASSAY_EXPORT int32_t assay_describe(const assay_engine* engine, assay_info* info);
 ASSAY_EXPORT uint64_t assay_metadata_count(const assay_engine* engine);

@@ -22,8 +22,8 @@ ASSAY_EXPORT int32_t assay_op_rmsnorm(const char* isa, const float* x, const flo
 ASSAY_EXPORT int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q, float* scale, float* sum,
                                        int32_t* refined, int32_t refinements);
 /* out[count][rows] = x[count][columns] times the transposed weights, added to what is there when `add`. */
-ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights, int32_t rows,
-                                      int32_t columns, const float* x, int32_t count, int32_t refinements,
+ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights,
+                                      int32_t rows, int32_t columns, const float* x, int32_t count, int32_t refinements,
                                       int32_t add, float* out);
 ASSAY_EXPORT int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const float* cosine,
                                    const float* sine);

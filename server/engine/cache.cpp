@@ -11,8 +11,8 @@ Cache::Cache(const Config& config, int slots, int context) : lengths_(static_cas
 }
 
 KvHead Cache::head(int slot, int layer, int kv_head) const {
-  const size_t index =
-      static_cast<size_t>(slot) * slot_heads_ + static_cast<size_t>(layer) * layer_heads_ + static_cast<size_t>(kv_head);
+  const size_t index = static_cast<size_t>(slot) * slot_heads_ + static_cast<size_t>(layer) * layer_heads_ +
+                       static_cast<size_t>(kv_head);
   uint16_t* keys = pages_.as<uint16_t>() + index * head_halves_ * 2;
   return {keys, keys + head_halves_};
 }

@@ -9,15 +9,15 @@ namespace assay {
 
 struct Config {
   int layers;
-  int width;         // embedding length
-  int ffn;           // feed-forward length
-  int heads;         // query heads
-  int kv_heads;      // divides heads
-  int head_dim;      // multiple of 8, at most kMostHeadDim
-  int rope_dim;      // even, at most head_dim
+  int width;     // embedding length
+  int ffn;       // feed-forward length
+  int heads;     // query heads
+  int kv_heads;  // divides heads
+  int head_dim;  // multiple of 8, at most kMostHeadDim
+  int rope_dim;  // even, at most head_dim
   int vocabulary;
-  int context;       // positions the model was trained for
-  float epsilon;     // of the norms
+  int context;    // positions the model was trained for
+  float epsilon;  // of the norms
   double rope_base;
 
   int q_width() const { return heads * head_dim; }

@@ -90,7 +90,8 @@ size_t Engine::check(const assay_chunk* chunks, size_t count) const {
     if (chunk.slot < 0 || chunk.slot >= slots_) {
       bad_argument(name + " is of slot " + std::to_string(chunk.slot) + "; there are " + std::to_string(slots_));
     }
-    if (seen[static_cast<size_t>(chunk.slot)]) bad_argument("slot " + std::to_string(chunk.slot) + " is twice in one step");
+    if (seen[static_cast<size_t>(chunk.slot)])
+      bad_argument("slot " + std::to_string(chunk.slot) + " is twice in one step");
     seen[static_cast<size_t>(chunk.slot)] = true;
     if (chunk.count < 1 || chunk.tokens == nullptr) bad_argument(name + " has no tokens");
     const int length = cache_->length(chunk.slot);

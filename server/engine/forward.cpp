@@ -9,8 +9,8 @@
 namespace assay {
 namespace {
 
-constexpr int kDecodeRows = 2;   // up to this many rows the packed panels are read for each row
-constexpr int kHeadPanels = 4;   // panels of the output head in a unit
+constexpr int kDecodeRows = 2;  // up to this many rows the packed panels are read for each row
+constexpr int kHeadPanels = 4;  // panels of the output head in a unit
 constexpr int kOutputPanels = 1;
 constexpr int kFfnPanels = 2;  // of gate and of up, which lie interleaved
 
@@ -43,12 +43,12 @@ class Arena {
 // Part of a pass's attention that one thread computes alone.
 struct AttentionUnit {
   int segment;
-  int row;       // first row, in the pass
-  int rows;      // consecutive rows
+  int row;   // first row, in the pass
+  int rows;  // consecutive rows
   int kv_head;
-  int head;      // first query head
-  int heads;     // consecutive query heads of the key/value head
-  int block;     // the position block, or -1: all of them (prefill form)
+  int head;   // first query head
+  int heads;  // consecutive query heads of the key/value head
+  int block;  // the position block, or -1: all of them (prefill form)
 };
 
 }  // namespace
@@ -98,7 +98,7 @@ struct Forward::Buffers {
     hidden.plan(arena, rows, ffn);
     partial_rows = static_cast<size_t>(std::min(slots, kPassRows));
     arena.plan(&partials, partial_rows * static_cast<size_t>(config.heads) * static_cast<size_t>(blocks) *
-                               partial_floats(config.head_dim));
+                              partial_floats(config.head_dim));
     for (Scratch& each : scratch) {
       arena.plan(&each.unpacked, unpacked_bytes(static_cast<int>(wide)));
       arena.plan(&each.gate, rows * kFfnPanels * kPanelRows);
@@ -108,9 +108,7 @@ struct Forward::Buffers {
     arena.allocate();
   }
 
-  static size_t padded(int rows) {
-    return static_cast<size_t>((rows + kPanelRows - 1) / kPanelRows * kPanelRows);
-  }
+  static size_t padded(int rows) { return static_cast<size_t>((rows + kPanelRows - 1) / kPanelRows * kPanelRows); }
 
   struct Scratch {
     uint8_t* unpacked;
@@ -187,9 +185,7 @@ class Forward::Worker {
         member_(member) {}
 
   void run() {
-    each_row([&](int row) {
-      ops_.embed(weights_.embedding(), pass_.tokens[static_cast<size_t>(row)], residual(row));
-    });
+    each_row([&](int row) { ops_.embed(weights_.embedding(), pass_.tokens[static_cast<size_t>(row)], residual(row)); });
     for (int index = 0; index < config_.layers; ++index) {
       const Layer& layer = weights_.layers()[static_cast<size_t>(index)];
       each_row([&](int row) { normalise(row, residual(row), layer.attention_norm, few(config_.width)); });
@@ -220,7 +216,9 @@ class Forward::Worker {
   }
 
  private:
-  float* residual(int row) const { return buffers_.residual + static_cast<size_t>(row) * static_cast<size_t>(config_.width); }
+  float* residual(int row) const {
+    return buffers_.residual + static_cast<size_t>(row) * static_cast<size_t>(config_.width);
+  }
 
   static Rows rows(const ActivationBuffer& buffer, int refinements, int count) {
     return {buffer.x, buffer.q, buffer.scale, buffer.sum, buffer.refined, refinements, count};
@@ -349,8 +347,7 @@ class Forward::Worker {
     if (decode_row >= 0) {
       const int blocks = plan_.position(pass_, row) / kPositionBlock + 1;
       for (int head = 0; head < config_.heads; ++head) {
-        ops_.attention_fold(partial(decode_row, head, 0), blocks, config_.head_dim,
-                            attended(row, head));
+        ops_.attention_fold(partial(decode_row, head, 0), blocks, config_.head_dim, attended(row, head));
       }
     }
     quantise(buffers_.input, row, config_.q_width(), few(config_.q_width()));

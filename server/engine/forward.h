@@ -26,16 +26,17 @@ struct Segment {
 };
 
 struct Pass {
-  std::vector<int32_t> tokens;     // one a row
-  std::vector<Segment> segments;   // cover the rows in order
-  std::vector<int> wanted;         // rows whose logits are asked for
-  float* logits;                   // [wanted][vocabulary]
-  int32_t* greedy;                 // [wanted]
+  std::vector<int32_t> tokens;    // one a row
+  std::vector<Segment> segments;  // cover the rows in order
+  std::vector<int> wanted;        // rows whose logits are asked for
+  float* logits;                  // [wanted][vocabulary]
+  int32_t* greedy;                // [wanted]
 };
 
 class Forward {
  public:
-  Forward(const Config& config, const Weights& weights, Cache& cache, const Ops& ops, Team& team, int slots, int context);
+  Forward(const Config& config, const Weights& weights, Cache& cache, const Ops& ops, Team& team, int slots,
+          int context);
   ~Forward();
 
   // Computes the pass and writes keys, values, logits and greedy ids.

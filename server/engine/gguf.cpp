@@ -12,7 +12,7 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF", little endian
 constexpr uint32_t kVersion = 3;
 constexpr uint64_t kLongestName = 65535;
 constexpr uint32_t kMostDimensions = 4;
-constexpr uint64_t kSmallestEntry = 8 + 4 + 1;          // a key of no bytes, a type, one byte
+constexpr uint64_t kSmallestEntry = 8 + 4 + 1;           // a key of no bytes, a type, one byte
 constexpr uint64_t kSmallestTensor = 8 + 4 + 8 + 4 + 8;  // no name, one dimension
 
 // A position in the bytes that cannot leave them.
@@ -87,7 +87,8 @@ void skip_items(Cursor& cursor, Value type, uint64_t count, std::string_view key
   const uint32_t size = width(type);
   const uint64_t smallest = size != 0 ? size : 8;  // a string is at least its length
   if (count > cursor.left() / smallest) {
-    bad_file("metadata key '" + std::string(key) + "' claims " + std::to_string(count) + " items, more than the file holds");
+    bad_file("metadata key '" + std::string(key) + "' claims " + std::to_string(count) +
+             " items, more than the file holds");
   }
   if (size != 0) {
     cursor.take(count * size, "a metadata value");

@@ -55,7 +55,7 @@ class Gguf {
 
   const std::vector<Metadata>& metadata() const { return metadata_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  const Metadata* find(std::string_view key) const;         // nullptr when absent
+  const Metadata* find(std::string_view key) const;          // nullptr when absent
   const Tensor* find_tensor(const std::string& name) const;  // nullptr when absent
 
   // Typed access; Error naming the key when it is missing or of another type.

@@ -1,8 +1,7 @@
 // assay_ops.h: packs what a test gives and calls one operation of one backend.
-#include "assay_ops.h"
-
 #include <vector>
 
+#include "assay_ops.h"
 #include "border.h"
 #include "isa.h"
 #include "mapping.h"
@@ -99,9 +98,8 @@ int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const floa
 
 int32_t assay_op_kv_write(const char* isa, const float* keys, const float* values, int32_t head_dim, int32_t positions,
                           uint16_t* key_cache, uint16_t* value_cache) {
-  return with_ops(isa, [&](const Ops& ops) {
-    write_cache(ops, keys, values, head_dim, positions, {key_cache, value_cache});
-  });
+  return with_ops(
+      isa, [&](const Ops& ops) { write_cache(ops, keys, values, head_dim, positions, {key_cache, value_cache}); });
 }
 
 int32_t assay_op_attention(const char* isa, int32_t form, const float* q, const int32_t* visible, int32_t count,

@@ -72,8 +72,8 @@ class Team {
   };
 
   uint32_t current() const { return phase_.load(std::memory_order_acquire); }
-  int claim(uint32_t phase, int owner, int count);         // -1: the share is taken, or the phase over
-  void finish(uint32_t phase, int finished, int count);    // reports units done, and waits for the others'
+  int claim(uint32_t phase, int owner, int count);       // -1: the share is taken, or the phase over
+  void finish(uint32_t phase, int finished, int count);  // reports units done, and waits for the others'
   void advance(uint32_t phase);
   void serve(int index);
   void stop();

@@ -104,7 +104,8 @@ void tile(const Unpacked& panel, const Packed& matrix, const Rows& rows, int fir
 void unpacked_panel(const Unpacked& panel, const Packed& matrix, const Rows& rows, const Output& output, int column,
                     int valid) {
   int row = 0;
-  for (; row + kTileRows <= rows.count; row += kTileRows) tile<kTileRows>(panel, matrix, rows, row, output, column, valid);
+  for (; row + kTileRows <= rows.count; row += kTileRows)
+    tile<kTileRows>(panel, matrix, rows, row, output, column, valid);
   if (rows.count - row == 2) tile<2>(panel, matrix, rows, row, output, column, valid);
   if (rows.count - row == 1) tile<1>(panel, matrix, rows, row, output, column, valid);
 }

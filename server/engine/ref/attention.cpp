@@ -3,12 +3,11 @@
 // A block gives a partial result (exp-weighted values, largest score, sum of
 // exp); partials fold in the order of the blocks. Decode computes partials
 // apart and folds them later, prefill folds as it goes: the same operations.
-#include "ref.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "../half.h"
+#include "ref.h"
 
 namespace assay::ref {
 namespace {
@@ -63,7 +62,8 @@ void normalise(const State& state, int head_dim, float* out) {
 
 void attention_decode(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride) {
   for (int i = 0; i < queries.count; ++i) {
-    const State state = block_state(queries.q + i * queries.head_dim, queries.head_dim, head, block, queries.visible[i]);
+    const State state =
+        block_state(queries.q + i * queries.head_dim, queries.head_dim, head, block, queries.visible[i]);
     float* out = partials + static_cast<size_t>(i) * stride;
     std::copy_n(state.weighted, queries.head_dim, out);
     out[queries.head_dim] = state.largest;

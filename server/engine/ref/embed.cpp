@@ -1,7 +1,6 @@
 // embed: one row of the packed table, widened to float.
-#include "ref.h"
-
 #include "panel.h"
+#include "ref.h"
 
 namespace assay::ref {
 

@@ -1,8 +1,7 @@
-#include "ref.h"
-
 #include <cmath>
 
 #include "../half.h"
+#include "ref.h"
 
 namespace assay::ref {
 

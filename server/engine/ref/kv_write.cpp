@@ -1,7 +1,6 @@
 // kv_write: one position's key and value, narrowed to half, into the cache's layout (ops.h).
-#include "ref.h"
-
 #include "../half.h"
+#include "ref.h"
 
 namespace assay::ref {
 namespace {

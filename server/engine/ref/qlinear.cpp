@@ -4,11 +4,10 @@
 // activation scale * (integer dot product) + weight minimum * activation sum; a
 // residual meets the weights of the block it refines. Matrices of floats
 // take the float activations instead, column by column.
-#include "ref.h"
-
 #include <vector>
 
 #include "panel.h"
+#include "ref.h"
 
 namespace assay::ref {
 namespace {

@@ -1,10 +1,9 @@
 // quantise: blocks of 32 values to int8 with one float scale and scale times their
 // sum, then the residuals of the widest blocks in the same form.
-#include "ref.h"
-
 #include <cmath>
 
 #include "../widest.h"
+#include "ref.h"
 
 namespace assay::ref {
 namespace {

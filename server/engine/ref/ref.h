@@ -12,7 +12,8 @@ void embed(const Packed& table, int token, float* out);
 void rmsnorm(const float* x, const float* weight, int n, float epsilon, float* out);
 void quantise(const float* x, int n, const QuantisedRow& row);
 void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output);
-void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output, uint8_t* scratch);
+void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output,
+                     uint8_t* scratch);
 void rope(float* head, int rope_dim, const float* cosine, const float* sine);
 void kv_write(const float* key, const float* value, int head_dim, int position, const KvHead& head);
 void attention_decode(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride);

@@ -1,7 +1,7 @@
 // rmsnorm: x / sqrt(mean(x^2) + epsilon) * weight.
-#include "ref.h"
-
 #include <cmath>
+
+#include "ref.h"
 
 namespace assay::ref {
 
