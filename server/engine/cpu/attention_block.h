@@ -18,20 +18,44 @@ struct BlockState {
   float sum[kMostQueries];
 };
 
-// Scores of kGroups groups of eight positions.
-template <int kQueries, int kGroups>
-void scores_tile(const float* q, int head_dim, const uint16_t* keys, float* scores) {
-  __m256 total[kQueries][kGroups] = {};
-  for (int d = 0; d < head_dim; ++d) {
-    __m256 query[kQueries];
+// total[i][j] += a[i] * b[j]. The smaller side is held in registers and the
+// other passes through one, so that 12 sums fit beside them in 16 registers.
+template <int kA, int kB, typename LoadA, typename LoadB>
+inline void outer_product(const LoadA& load_a, const LoadB& load_b, __m256 (&total)[kA][kB]) {
+  if constexpr (kA <= kB) {
+    __m256 a[kA];
 #pragma GCC unroll 6
-    for (int i = 0; i < kQueries; ++i) query[i] = _mm256_broadcast_ss(q + i * head_dim + d);
-#pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g) {
-      const __m256 key = load_half(keys + (g * head_dim + d) * kKeyLane);
+    for (int i = 0; i < kA; ++i) a[i] = load_a(i);
 #pragma GCC unroll 6
-      for (int i = 0; i < kQueries; ++i) total[i][g] = _mm256_fmadd_ps(query[i], key, total[i][g]);
+    for (int j = 0; j < kB; ++j) {
+      const __m256 b = load_b(j);
+#pragma GCC unroll 6
+      for (int i = 0; i < kA; ++i) total[i][j] = _mm256_fmadd_ps(a[i], b, total[i][j]);
     }
+  } else {
+    __m256 b[kB];
+#pragma GCC unroll 6
+    for (int j = 0; j < kB; ++j) b[j] = load_b(j);
+#pragma GCC unroll 6
+    for (int i = 0; i < kA; ++i) {
+      const __m256 a = load_a(i);
+#pragma GCC unroll 6
+      for (int j = 0; j < kB; ++j) total[i][j] = _mm256_fmadd_ps(a, b[j], total[i][j]);
+    }
+  }
+}
+
+// Scores of kGroups groups of eight positions. Meanwhile the keys of the groups
+// after the next and the values of these positions are fetched.
+template <int kQueries, int kGroups>
+void scores_tile(const float* q, int head_dim, const uint16_t* keys, const uint16_t* values, float* scores) {
+  __m256 total[kQueries][kGroups] = {};
+  const int halves = kGroups * kKeyLane;  // of a tile, for each dimension
+  for (int d = 0; d < head_dim; ++d) {
+    _mm_prefetch(reinterpret_cast<const char*>(keys + (2 * head_dim + d) * halves), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(values + d * halves), _MM_HINT_T0);
+    outer_product<kQueries, kGroups>([&](int i) { return _mm256_broadcast_ss(q + i * head_dim + d); },
+                                     [&](int g) { return load_half(keys + (g * head_dim + d) * kKeyLane); }, total);
   }
   for (int i = 0; i < kQueries; ++i) {
     for (int g = 0; g < kGroups; ++g) _mm256_storeu_ps(scores + i * kPositionBlock + g * kKeyLane, total[i][g]);
@@ -43,15 +67,9 @@ template <int kQueries, int kVectors>
 void values_tile(const float* weights, int count, const uint16_t* values, int head_dim, float* out) {
   __m256 total[kQueries][kVectors] = {};
   for (int position = 0; position < count; ++position) {
-    __m256 value[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) value[v] = load_half(values + position * head_dim + 8 * v);
-#pragma GCC unroll 6
-    for (int i = 0; i < kQueries; ++i) {
-      const __m256 weight = _mm256_broadcast_ss(weights + i * kPositionBlock + position);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) total[i][v] = _mm256_fmadd_ps(weight, value[v], total[i][v]);
-    }
+    outer_product<kQueries, kVectors>(
+        [&](int i) { return _mm256_broadcast_ss(weights + i * kPositionBlock + position); },
+        [&](int v) { return load_half(values + position * head_dim + 8 * v); }, total);
   }
   for (int i = 0; i < kQueries; ++i) {
     for (int v = 0; v < kVectors; ++v) _mm256_storeu_ps(out + i * kMostHeadDim + 8 * v, total[i][v]);
@@ -94,7 +112,8 @@ void attend_tile(const Queries& queries, const KvHead& head, int block, BlockSta
 
   alignas(32) float scores[kQueries * kPositionBlock];
   for (int i = 0; i < seen; i += kGroups * kKeyLane) {
-    scores_tile<kQueries, kGroups>(queries.q, head_dim, keys + static_cast<size_t>(i) * head_dim, scores + i);
+    const size_t at = static_cast<size_t>(i) * head_dim;
+    scores_tile<kQueries, kGroups>(queries.q, head_dim, keys + at, values + at, scores + i);
   }
   const int rounded = (seen + kKeyLane - 1) / kKeyLane * kKeyLane;
   for (int i = 0; i < kQueries; ++i) {
