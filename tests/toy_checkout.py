@@ -91,6 +91,20 @@ tasks = 6
 rollouts = 1
 """
 
+MODELS = """\
+[[model]]
+name = "toy-model"
+distribution = "toy"
+version = "1"
+wheel = "toy-1-py3-none-any.whl"
+wheel_sha256 = "{digest}"
+member = "toy/model.gguf"
+size_bytes = 11
+sha256 = "{digest}"
+licence = "Apache-2.0"
+source = "some bytes"
+"""
+
 EVALUATOR = """\
 name = "toy"
 version = "1.0"
@@ -298,6 +312,7 @@ def write_core(checkout: Path) -> None:
         package = checkout / "eval/assay" / name
         package.mkdir()
         shutil.copy(TOY / f"face_{name}.py", package / "__init__.py")
+    shutil.copy(ROOT / "eval/assay/models/pins.py", checkout / "eval/assay/models/pins.py")
     (checkout / "eval/scripts").mkdir()
     (checkout / "eval/scripts/run").write_text("#!/bin/sh\n")
     (checkout / ".gitignore").write_text("__pycache__/\n.assay/\n.venv/\neval/runs/\n")
@@ -346,7 +361,7 @@ def write_stand_ins(checkout: Path) -> None:
     model.parent.mkdir(parents=True)
     model.write_bytes(b"toy weights")
     digest = hashlib.sha256(b"toy weights").hexdigest()
-    (checkout / "models.lock").write_text(f'[toy-model]\nsha256 = "{digest}"\n')
+    (checkout / "models.lock").write_text(MODELS.format(digest=digest))
 
 
 def until(condition: Callable[[], object], wait_s: float = WAIT_S) -> None:

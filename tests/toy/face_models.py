@@ -1,32 +1,21 @@
-"""The models' face over one toy model of a few bytes, pinned in models.lock like a real one."""
+"""The models' face over one toy model of a few bytes, pinned in models.lock by the real form and reader."""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from assay.digest import sha256_file
 from assay.errors import VerificationError
-from assay.paths import MODELS, ROOT
+from assay.models.pins import ModelPin, entry, pins
 
-
-@dataclass(frozen=True)
-class ModelPin:
-    """A pinned model."""
-
-    sha256: str
-
-
-def entry(name: str) -> ModelPin:
-    return ModelPin(tomllib.loads((ROOT / "models.lock").read_text())[name]["sha256"])
+__all__ = ["ModelPin", "entry", "fetch", "pins", "verify"]
 
 
 def verify(name: str) -> Path:
-    path = MODELS / name / "model.gguf"
-    if sha256_file(path) != entry(name).sha256:
-        raise VerificationError(f"{path} is not the pinned model", "", f"assay model fetch {name}")
-    return path
+    pin = entry(name)
+    if sha256_file(pin.path) != pin.sha256:
+        raise VerificationError(f"{pin.path} is not the pinned model", "", f"assay model fetch {name}")
+    return pin.path
 
 
 fetch = verify

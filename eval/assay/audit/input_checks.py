@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from assay import models
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
-from assay.errors import AssayError, PrerequisiteError
+from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.evaluator import load_evaluator
 from assay.paths import ROOT
 from assay.plan import EntryPlan, OwnServer, overrides
@@ -55,12 +55,11 @@ def pins(case: Case) -> Check:
 
 
 def _model_pin(case: Case, name: str) -> str | None:
-    path = case.provenance / "pins" / "models.lock"
     try:
-        value = tomllib.loads(path.read_text("utf-8"))[name]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+        pin = models.pins(case.provenance / "pins" / "models.lock").get(name)
+    except ConfigurationError:
         return None
-    return str(value)
+    return None if pin is None else pin.sha256
 
 
 def checkout(case: Case) -> Check:

@@ -44,18 +44,21 @@ class ModelPin:
         return MODELS / self.name / PurePosixPath(self.member).name
 
 
-def pins() -> dict[str, ModelPin]:
+def pins(lock: Path = LOCK) -> dict[str, ModelPin]:
     """Every pinned model by name.
 
+    Args:
+        lock: The lock, or a run's copy of one.
+
     Raises:
-        ConfigurationError: models.lock is missing or not well-formed.
+        ConfigurationError: it is missing or not well-formed.
     """
     try:
-        tables = tomllib.loads(LOCK.read_text("utf-8"))["model"]
+        tables = tomllib.loads(lock.read_text("utf-8"))["model"]
         found = [read_pin(table) for table in tables]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{relative(LOCK)} cannot be used", str(error) or repr(error), "git checkout models.lock"
+            f"{relative(lock)} cannot be used", str(error) or repr(error), "git checkout models.lock"
         ) from error
     return {pin.name: pin for pin in found}
 
