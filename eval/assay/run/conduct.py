@@ -8,7 +8,6 @@ ended, however it ended, and the manifest is written last.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 import threading
@@ -154,6 +153,8 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
     with cancellation() as asked:
         private = owned_directory(OWNED / "private", mode=0o700)
         _forget_the_dead(private)
+        if plan.runtime == "docker" and (left := containers.sweep_ended(runs)):
+            say(f"assay: {left} container(s) that earlier runs left behind are removed")
         progress = create(plan, runs)
         say(f"assay: run directory: {progress.run}")
         begin = time.monotonic()
@@ -164,7 +165,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
                 write_json_atomic(workplace.path / OWNER, this_process().model_dump(mode="json"))
                 _ask(progress, key, workplace, asked)
             finally:
-                shutil.rmtree(workplace.path, ignore_errors=True)
+                workplace.remove()
             progress.seconds["wall"] = round(time.monotonic() - begin, 3)
             return _record(progress, asked)
         except (AssayError, OSError) as error:
@@ -183,7 +184,7 @@ def _forget_the_dead(private: Path) -> None:
         except (OSError, ValueError):
             continue
         if not owner.alive:
-            shutil.rmtree(path, ignore_errors=True)
+            Workplace(path).remove()
 
 
 def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cancellation) -> None:
@@ -254,7 +255,7 @@ def _run_entry(
     over = overrides(plan, entry, endpoint.base_url, endpoint.model, run, run.name)
     files = native.write_launch(_launch_folder(progress, entry), entry, over)
     words = native.command(plan, files)
-    env = native.environment(plan, workplace, endpoint.key, run.name)
+    env = native.environment(plan, workplace, endpoint.key, run.name) | {"TMPDIR": str(workplace.temporary())}
     if plan.runtime == "subprocess":
         env |= sandbox.prepare_host(workplace.folder("home"), plan.evaluator)
     write_json_atomic(
@@ -277,8 +278,11 @@ def _run_entry(
                 _stop(progress, child, asked)
         finally:
             code = end(child, signal.SIGKILL if asked.urgent else signal.SIGTERM)
-            if plan.runtime == "docker":
-                containers.sweep(run.name)
+            if plan.runtime == "docker" and containers.sweep(run.name) is None:
+                progress.notes.append(
+                    f"{entry.name}: the Docker engine does not answer any more; "
+                    "containers that it kept are removed before the next run"
+                )
     done = count_lines(run / entry.name / TRACES)
     progress.entry(entry.name, finished=done, ended_at=now(), native_exit_code=code)
     if code != 0 and not asked.asked:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ from assay.record.sample import Baseline, PlannedTask, TaskPlan
 from assay.run.key import Key
 
 DESCRIBE_TIMEOUT_S = 300.0
+TEMPORARY = "temporary"
 PASSED_ON = ("LANG", "LC_ALL", "TZ", "DOCKER_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
@@ -46,6 +49,24 @@ class Workplace:
         path = self.path / name
         path.mkdir(mode=0o700, exist_ok=True)
         return path
+
+    def temporary(self) -> Path:
+        """The folder for temporary files, made if need be, mode 0700 in the system's place for them.
+
+        The evaluator binds sockets in it, and a socket's path holds 107 bytes: below a checkout, whose own
+        path may be long, it would not fit. A link in here remembers it, for whoever removes this folder.
+        """
+        link = self.path / TEMPORARY
+        if not link.is_symlink():
+            link.symlink_to(tempfile.mkdtemp(prefix=f"{self.path.name}-"))
+        return link.readlink()
+
+    def remove(self) -> None:
+        """Remove this folder and the temporary one; what cannot be removed is left."""
+        link = self.path / TEMPORARY
+        if link.is_symlink():
+            shutil.rmtree(link.readlink(), ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def environment(plan: Plan, workplace: Workplace, key: Key | None, run_name: str) -> dict[str, str]:

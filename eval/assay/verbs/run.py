@@ -54,15 +54,17 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, print, and return the run's exit code."""
-    plan = _plan(arguments)
     if arguments.dry_run:
-        return _dry_run(plan, arguments.json)
+        return _dry_run(_plan(arguments), arguments.json)
+    # Before the plan: a wrong place is refused before minutes are spent on setting up.
+    runs = _runs(arguments.runs)
+    plan = _plan(arguments)
     key = None
     if plan.server.kind == "other":
         path = key_path(arguments.key_file, os.environ.get(KEY_FILE_VARIABLE))
         key = None if path is None else read_key(path)
     _banner(plan)
-    finished = conduct(plan, key, _runs(arguments.runs))
+    finished = conduct(plan, key, runs)
     return _show(finished, arguments.json)
 
 
