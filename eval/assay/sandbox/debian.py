@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,9 +90,14 @@ def bootstrap(wanted: DebianBase, root: Path, log: Path) -> None:
             "debootstrap must own files as root, and no registry gave a base image",
             "sudo eval/scripts/sandbox --base debian",
         )
-    command = [program, "--variant=minbase", f"--include={','.join(wanted.include)}", wanted.suite, str(root)]
     passed = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    with log.open("wb") as output:
+    root.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="assay-") as short, log.open("wb") as output:
+        # debootstrap's own scripts break at a space in the path, which this checkout's may hold.
+        alias = Path(short) / "root"
+        alias.symlink_to(root)
+        command = [program, "--variant=minbase", f"--include={','.join(wanted.include)}"]
+        command += [wanted.suite, str(alias)]
         done = subprocess.run(
             command,
             env={**passed, "PATH": SYSTEM_PATH, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
