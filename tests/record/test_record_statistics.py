@@ -63,6 +63,13 @@ def test_asking_every_question_more_often_with_the_same_outcome_does_not_narrow(
     assert (often.low, often.high) == pytest.approx((once.low, once.high), abs=2 * ROUNDING)
 
 
+def test_the_last_bits_of_equal_rewards_are_no_spread() -> None:
+    reward = 0.7669744671895036
+    for count in range(2, 12):
+        interval = mean_interval([reward] * count, ["a"] * (count - 1) + ["b"], 0)
+        assert (interval.method, interval.clusters) == ("none", 2)
+
+
 def test_a_repeated_question_widens_against_the_same_number_of_distinct_ones() -> None:
     rewards = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0]
     distinct = mean_interval(rewards, list("abcdefgh"), 1)

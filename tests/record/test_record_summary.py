@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.record.render import FOOTNOTES, headlines, markdown, show
 from assay.record.sample import STATUSES, Baseline, Sample, Seconds, Status
-from assay.record.summary import EXIT_CODES, Summary, count, family_seed, outcome, score_families
+from assay.record.summary import EXIT_CODES, Summary, count, failures, family_seed, outcome, score_families
 
 FEW = settings(max_examples=60)
 
@@ -121,6 +121,7 @@ def summary_of(rows: list[Sample], **changed: object) -> Summary:
         "model": "m",
         "server": "assay-0",
         "counts": count(rows),
+        "failures": failures(rows),
         "families": score_families(rows, "digest", {"e": {"f": Baseline(answer="Yes", score=0.875)}}),
     }
     return Summary.model_validate(values | changed)
@@ -165,3 +166,18 @@ def test_the_bootstraps_seed_is_the_plans_and_nobodys_choice() -> None:
     assert len(seeds) == 8
     assert family_seed("a", "b", "c") == family_seed("a", "b", "c")
     assert all(0 <= seed < 2**64 for seed in seeds)
+
+
+def test_why_rows_failed_is_told_with_the_most_frequent_reason_first() -> None:
+    reasons = ["a\n  b", "x" * 400, "c", "c", "a b", "a b", "d"]
+    rows = [
+        sample(number, "errored").model_copy(update={"error": reason})
+        for number, reason in enumerate(reasons)
+    ]
+    rows.append(sample(9, "scored", 1.0))
+    told = failures(rows)
+    assert [(failure.error, failure.rows) for failure in told] == [("a b", 3), ("c", 2), ("x" * 300, 1)]
+    summary = summary_of(rows)
+    assert "errors: 3 row(s): a b" in headlines(summary)
+    assert "- errors: 2 row(s): c\n" in markdown(summary)
+    assert failures([sample(1, "scored", 1.0)]) == ()

@@ -78,6 +78,7 @@ def headlines(summary: Summary) -> list[str]:
     ]
     lines += [f"problem: {problem}" for problem in summary.problems]
     lines += [f"note: {note}" for note in summary.notes]
+    lines += [f"errors: {failure.rows} row(s): {failure.error}" for failure in summary.failures]
     return lines
 
 

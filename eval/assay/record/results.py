@@ -16,7 +16,7 @@ from assay.files import read_json, write_atomic, write_json_atomic
 from assay.plan import Plan
 from assay.record.render import markdown
 from assay.record.sample import Sample, TaskPlan
-from assay.record.summary import Summary, count, outcome, score_families
+from assay.record.summary import Summary, count, failures, outcome, score_families
 from assay.record.vf_eval import TRACES, samples_of
 
 SAMPLES = "samples.jsonl"
@@ -76,6 +76,7 @@ def summarise(
         model=plan.server.model,
         server=server,
         counts=counts,
+        failures=failures(samples),
         families=score_families(samples, plan.digest, {name: task.baselines for name, task in tasks.items()}),
     )
 

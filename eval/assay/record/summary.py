@@ -8,6 +8,7 @@ is no number over several families of one kind, and none over benchmarks.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -17,6 +18,8 @@ from assay.record.sample import Baseline, Sample
 from assay.record.statistics import CONFIDENCE, Method, mean_interval
 
 SCHEMA = "assay/summary/v1"
+FAILURES_TOLD = 3
+ERROR_CHARACTERS = 300
 
 Outcome = Literal["done", "partial", "failed", "cancelled"]
 EXIT_CODES: Mapping[Outcome, int] = {"done": 0, "partial": 4, "failed": 5, "cancelled": 6}
@@ -77,6 +80,15 @@ class FamilyScore(BaseModel):
     mean_completion_tokens: float | None
 
 
+class Failure(BaseModel):
+    """Why rows failed, as the evaluator says it, and how many failed so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    error: str
+    rows: int
+
+
 class Summary(BaseModel):
     """The whole of `summary.json`.
 
@@ -94,6 +106,7 @@ class Summary(BaseModel):
         server: The server's `system_fingerprint` as it claims it, None where it offers no identity.
         confidence: Of every interval.
         counts: Over the whole run.
+        failures: The most frequent errors of rows, at most `FAILURES_TOLD`.
         families: One result a family, in the order of the plan.
     """
 
@@ -111,6 +124,7 @@ class Summary(BaseModel):
     server: str | None
     confidence: float = CONFIDENCE
     counts: Counts
+    failures: tuple[Failure, ...]
     families: tuple[FamilyScore, ...]
 
 
@@ -128,6 +142,12 @@ def count(samples: Iterable[Sample]) -> Counts:
         duplicates=len(questions) - len(set(questions.values())),
         **tally,
     )
+
+
+def failures(samples: Iterable[Sample]) -> tuple[Failure, ...]:
+    """The most frequent errors, each as one line of at most `ERROR_CHARACTERS`, first seen first."""
+    lines = Counter(" ".join(row.error.split())[:ERROR_CHARACTERS] for row in samples if row.error)
+    return tuple(Failure(error=line, rows=rows) for line, rows in lines.most_common(FAILURES_TOLD))
 
 
 def outcome(counts: Counts, problems: Sequence[str], cancelled: bool) -> Outcome:
