@@ -100,6 +100,9 @@ def guard(words: Sequence[str], action: Callable[[], int]) -> int:
             raise
         except OSError as error:
             return _fail(_refused(error), words)
+        finally:
+            # Here, not when the interpreter ends: what stdout refuses is to be seen below, `--help` included.
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away (`assay status RUN | head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -113,10 +116,7 @@ def _run(verb: str | None, words: Sequence[str]) -> int:
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
     )
-    code = int(arguments.handler(arguments))
-    # Here, not when the interpreter ends: what stdout refuses is to be seen by `main`.
-    sys.stdout.flush()
-    return code
+    return int(arguments.handler(arguments))
 
 
 def _fail(error: AssayError, words: Sequence[str]) -> int:
