@@ -11,6 +11,12 @@ namespace {
 constexpr size_t kQ8Block = 544;
 constexpr int kQ8Prefetch = 2048;  // bytes ahead in the stream
 
+inline void prefetch_q8(const uint8_t* at) {
+  for (size_t line = 0; line < kQ8Block; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T0);
+  }
+}
+
 // One column block of kGroups * 8 weight rows times one block of each of kRows rows, `stride` blocks apart.
 template <int kRows, int kGroups>
 inline void q8_block(const uint8_t* weights, int group, const int8_t* q, const float* scale, size_t stride,
@@ -53,11 +59,7 @@ void q8_tile(const uint8_t* panel, int group, const Packed& matrix, const Rows& 
   __m256 total[kRows][kGroups] = {};
   for (int block = 0; block < blocks; ++block) {
     const uint8_t* weights = panel + static_cast<size_t>(block) * kQ8Block;
-    if (kRows == 1) {
-      for (int line = 0; line < 576; line += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(weights + kQ8Prefetch + line), _MM_HINT_T0);
-      }
-    }
+    if (kRows == 1) prefetch_q8(weights + kQ8Prefetch);
     q8_block<kRows, kGroups>(weights, group, q + block * kBlock, scale + block, stored, total);
   }
   const int refined = rows.refinements;
@@ -67,6 +69,8 @@ void q8_tile(const uint8_t* panel, int group, const Packed& matrix, const Rows& 
     for (int extra = 0; extra < refined; ++extra) {
       const uint8_t* weights = panel + static_cast<size_t>(rows.refined[(first + row) * refined + extra]) * kQ8Block;
       const size_t at = static_cast<size_t>(row) * stored + static_cast<size_t>(blocks + extra);
+      // The weights are near by now; memory goes on with the next panel meanwhile.
+      if (kRows == 1) prefetch_q8(panel + static_cast<size_t>(blocks + extra) * kQ8Block + kQ8Prefetch);
       q8_block<1, kGroups>(weights, group, q + at * kBlock, scale + at, stored, own);
     }
     for (int g = 0; g < kGroups; ++g) {

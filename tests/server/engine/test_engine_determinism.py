@@ -94,6 +94,7 @@ def test_a_long_prompt_is_the_same_across_passes(tmp_path: Path, isa: str) -> No
     assert len(answers) == 1
 
 
+@pytest.mark.slow
 def test_sixteen_sequences_of_the_real_model_decode_as_each_alone(model_path: Path) -> None:
     start = [[(seed * 977 + index * 131) % 49000 for index in range(5 + 9 * seed)] for seed in range(SLOTS)]
     with Engine(model_path, threads=1, slots=1) as engine:

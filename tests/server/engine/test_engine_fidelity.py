@@ -16,8 +16,10 @@ from server.tokenizer import Tokenizer
 from tests.server.engine import llama_cpp
 from tests.server.engine.reference import Reference
 
+pytestmark = pytest.mark.slow
+
 PROSE = Path(__file__).parents[2] / "assets" / "prose.txt"
-POSITIONS = 400
+POSITIONS = 320
 IDS = 128
 
 
