@@ -7,6 +7,7 @@ but the standard library, since the bootstrap speaks through it before any packa
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -26,14 +27,25 @@ class Diagnostics:
 
     def write(self, text: str) -> int:
         """Write the text, if anybody is there to read it; returns its length."""
-        with contextlib.suppress(OSError):
+        try:
             self._stream.write(text)
+        except OSError:
+            self._forget()
         return len(text)
 
     def flush(self) -> None:
         """Flush, if anybody is there."""
-        with contextlib.suppress(OSError):
+        try:
             self._stream.flush()
+        except OSError:
+            self._forget()
+
+    def _forget(self) -> None:
+        # What is still buffered would be tried again when the interpreter ends, and cost the exit code.
+        with contextlib.suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
     def isatty(self) -> bool:
         """Whether a terminal is there."""
