@@ -218,3 +218,13 @@ def test_a_folder_reached_by_going_up_is_not_inside(inside: Path) -> None:
 def test_a_path_is_shown_from_the_checkouts_root() -> None:
     assert relative(ROOT / "eval/configs") == "eval/configs"
     assert relative(Path("/elsewhere/x")) == "/elsewhere/x"
+
+
+def test_a_script_is_found_beside_its_sisters_also_through_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "run"
+    link.symlink_to(ROOT / "eval/scripts/run")
+    done = subprocess.run(
+        [link, "no-such-profile"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert 'there is no profile "no-such-profile"' in done.stderr
