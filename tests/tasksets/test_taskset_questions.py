@@ -61,6 +61,7 @@ def test_a_family_too_small_for_its_examples_is_refused(ask: Ask) -> None:
 
 @FEW
 @given(family=ANY_FAMILY, seed=st.integers(0, 100))
+@pytest.mark.slow
 def test_the_baseline_is_the_best_constant_gold_answer(ask: Ask, family: Family, seed: int) -> None:
     drawn = ask("drawn", selection=selection(family, seed=seed, example_seed=5_000, n_shot=0))[family["name"]]
     size = family["size"]
@@ -95,6 +96,7 @@ def test_a_generator_that_is_no_function_of_its_seed_is_refused(ask: Ask) -> Non
     assert "not a function of its seed" in ask("drawn", selection=selection(family, n_shot=0))["refused"]
 
 
+@pytest.mark.slow
 def test_the_description_is_the_same_bytes_in_any_process() -> None:
     first, second, third = (describe(DEMO, seed) for seed in ("0", "77", None))
 

@@ -52,7 +52,7 @@ def pair(request: pytest.FixtureRequest, tiny_path: Path) -> Iterator[Pair]:
         engine.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), prompts=prompts, threads=st.sampled_from([1, 2]))
 def test_any_schedule_gives_the_same_bytes(
     pair: Pair, data: st.DataObject, prompts: list[list[int]], threads: int
