@@ -152,6 +152,14 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("value", ["1E310", "-inf", "nan"])
+def test_a_time_that_is_no_number_is_an_error(tmp_path: Path, value: str) -> None:
+    mutated = copy.deepcopy(episode())
+    mutated["traces"][0]["timing"]["boot"]["start"] = value
+    with pytest.raises(VerificationError, match="line 1"):
+        read(tmp_path, mutated)
+
+
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(places(episode())), JSON, st.booleans())
 def test_a_record_with_any_value_in_any_place_gives_rows_or_an_error(

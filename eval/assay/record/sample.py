@@ -19,7 +19,7 @@ STATUSES: tuple[Status, ...] = ("scored", "errored", "truncated", "missing")
 class Seconds(BaseModel):
     """Where a rollout's time went, in seconds; None where the evaluator did not measure."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     boot_s: float | None = None
     setup_s: float | None = None
@@ -53,7 +53,7 @@ class Sample(BaseModel):
         line: 1-based line of the evaluator's record this row was derived from.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     entry: str
     task_key: str
