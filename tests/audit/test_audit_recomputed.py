@@ -47,6 +47,13 @@ def forged_pin(run: Altered) -> None:
 
 
 CHANGES: dict[str, tuple[Change, str, str]] = {
+    "the command": (
+        lambda run: run.json(
+            "provenance/launch/count/command.json", lambda value: value["command"].append("--resume")
+        ),
+        "configuration",
+        "provenance/launch/count/command.json: is not the command",
+    ),
     "a count": (
         summary(lambda value: value["counts"].update(scored=5, errored=1)),
         "summary",

@@ -256,6 +256,8 @@ def test_a_wrong_model_name_is_answered_with_the_nearest(toy: Toy, runs: Path) -
         words = ("--base-url", server.base_url, "--model", "qwen-smal", "--runs", runs, "--json")
         done = toy.run("run", "pair", *words)
     refused(done, 3, 'does not serve "qwen-smal"', 'did you mean "qwen-small"?')
+    (left,) = runs.iterdir()
+    assert toy.run("status", left).code == 3
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digest
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.evaluator import load_evaluator
 from assay.paths import ROOT
-from assay.plan import EntryPlan, OwnServer, overrides
+from assay.plan import LAUNCH_FILES, EntryPlan, OwnServer, overrides
 from assay.profile import merge
 from assay.run import native
 from assay.run.freeze import changes, expected, names
@@ -105,9 +105,21 @@ def configuration(case: Case) -> Check:
         declared = overrides(case.plan, entry, base_url, case.plan.server.model, output, output.name)
         if declared != recorded:
             faults.append(f"provenance/launch/{entry.name}/overrides.json overrides more than is declared")
+        faults += _launched(case, entry)
         resolved = case.json(case.run / entry.name / "configs" / "resolved" / "eval.json")
         faults += lacking(merge(entry.native, recorded), resolved, f"{entry.name}/configs/resolved/eval.json")
     return judge("configuration", faults, "the evaluator's resolved configuration is launch plus overrides")
+
+
+def _launched(case: Case, entry: EntryPlan) -> list[str]:
+    """What is odd about the recorded command; paths differ from machine to machine, names do not."""
+    name = f"provenance/launch/{entry.name}/command.json"
+    words = case.json(case.run / name).get("command")
+    expected = native.command(case.plan, [Path(file) for file in (*LAUNCH_FILES, "overrides.json")])
+    shown = [Path(str(word)).name for word in words] if isinstance(words, list) else None
+    if shown == [Path(word).name for word in expected]:
+        return []
+    return [f"{name}: is not the command that this evaluator is launched with"]
 
 
 def _planned_address(case: Case, base_url: str) -> bool:

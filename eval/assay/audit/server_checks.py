@@ -58,6 +58,10 @@ def isolation(case: Case) -> Check:
                     faults.append(f"{where}: ran in image {config.get('image')}, planned {case.plan.image}")
                 elif case.plan.runtime == "docker" and config.get("allow") != []:
                     faults.append(f"{where}: its network was open to {config.get('allow')}")
+    if case.plan.runtime == "docker":
+        image = _table(case.json(case.provenance / "sandbox.json"), "image")
+        if image.get("image_id") != case.plan.image:
+            faults.append(f"provenance/sandbox.json is of {image.get('image_id')}, planned {case.plan.image}")
     if faults:
         return Check("isolation", "FAIL", tuple(faults))
     if case.plan.egress != "cut":

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from assay import models, sandbox
 from assay.console import say
-from assay.errors import AssayError, CancelledError, ConfigurationError
+from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
 from assay.evaluator import Evaluator, load_evaluator
 from assay.files import write_json_atomic
 from assay.paths import OWNED, owned_directory
@@ -72,10 +72,12 @@ class Progress:
     identity: Identity | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def save(self, phase: Phase | None = None, error: str | None = None) -> None:
-        """Write the state, in a new phase if one is given."""
+    def save(
+        self, phase: Phase | None = None, error: str | None = None, error_exit_code: int | None = None
+    ) -> None:
+        """Write the state, in a new phase if one is given, with what ended the run if something did."""
         changed = {"phase": phase or self.state.phase, "error": error or self.state.error}
-        self.state = self.state.model_copy(update=changed)
+        self.state = self.state.model_copy(update={**changed, "error_exit_code": error_exit_code})
         save_state(self.run, self.state)
 
     def entry(self, name: str, **changed: object) -> None:
@@ -172,7 +174,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
             # On a full disk even this cannot be written: then `assay status` sees that the writer is gone.
             with contextlib.suppress(AssayError, OSError):
                 phase: Phase = "cancelled" if isinstance(error, CancelledError) else "failed"
-                progress.save(phase, str(error))
+                progress.save(phase, str(error), getattr(error, "exit_code", RunError.exit_code))
             raise
 
 

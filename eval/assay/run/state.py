@@ -63,7 +63,19 @@ class EntryState(BaseModel):
 
 
 class State(BaseModel):
-    """The whole of `state.json`."""
+    """The whole of `state.json`.
+
+    Attributes:
+        schema_version: Of this form.
+        profile: The profile's name.
+        phase: How far the run has come.
+        owner: The process that writes it.
+        started_at: UTC, ISO 8601.
+        ended_at: UTC, ISO 8601.
+        entries: How far each entry has come.
+        error: What ended or failed the run, in words.
+        error_exit_code: The code the command ended with, where an error ended it before there were results.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,6 +87,7 @@ class State(BaseModel):
     ended_at: str | None = None
     entries: tuple[EntryState, ...]
     error: str | None = None
+    error_exit_code: int | None = None
 
     def standing(self, run: Path) -> Standing:
         """What became of the run: its phase, or whether its writer lives.
@@ -91,10 +104,12 @@ class State(BaseModel):
         return "live" if self.owner.alive else "died"
 
 
-def exit_code(standing: Standing) -> int:
-    """The code `assay status` ends with: 0 for a live or finished run, 5 for one that died."""
+def exit_code(standing: Standing, state: State) -> int:
+    """The code `assay status` ends with: 0 for a live run, 5 for one that died, else the run's own."""
     if standing == "live":
         return 0
+    if standing == "failed" and state.error_exit_code is not None:
+        return state.error_exit_code
     outcome: Outcome = "failed" if standing == "died" else standing
     return EXIT_CODES[outcome]
 

@@ -21,7 +21,7 @@ def status(arguments: argparse.Namespace) -> int:
     """Print the run's standing and return its exit code (0 while it is live)."""
     state = load_state(arguments.run)
     standing = state.standing(arguments.run)
-    code = exit_code(standing)
+    code = exit_code(standing, state)
     print(printable(f"{arguments.run}: {standing}"))
     for entry in state.entries:
         print(f"  {entry.name}: {entry.finished}/{entry.planned} rollouts")
