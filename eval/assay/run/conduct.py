@@ -8,6 +8,7 @@ ended, however it ended, and the manifest is written last.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import subprocess
 import threading
@@ -193,20 +194,21 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
     plan = progress.plan
     evaluator = load_evaluator(plan.evaluator)
     with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(2))
-        with progress.timed("freeze"):
-            before = freeze(plan, evaluator)
-            provenance.record_inputs(progress.run, "before", before)
-            provenance.record_files(progress.run, plan)
-            provenance.record_worktree(progress.run, look())
-            provenance.record_environment(progress.run, plan)
+        pool = stack.enter_context(ThreadPoolExecutor(3))
         unwanted = threading.Event()
         stack.callback(unwanted.set)
+        # Hashing, describing and starting the server wait for different things, so they go on beside each
+        # other; all three are done before the first request.
+        frozen = pool.submit(_freeze, progress, evaluator)
         described = pool.submit(_describe, progress, workplace, key, lambda: asked.asked or unwanted.is_set())
         with progress.timed("server"):
             endpoint = _endpoint(progress, key, workplace, stack, asked)
+        with progress.timed("freeze"):
+            before = frozen.result()
         with progress.timed("describe"):
             described.result()
+        # Intervals are computed when the evaluator has ended; what they need loads while it runs.
+        pool.submit(importlib.import_module, "scipy.stats")
         progress.save("running")
         for entry in plan.entries:
             if asked.asked:
@@ -214,6 +216,15 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
             _run_entry(progress, entry, endpoint, workplace, asked)
             if not asked.asked:
                 _check_again(progress, entry, endpoint, evaluator, before)
+
+
+def _freeze(progress: Progress, evaluator: Evaluator) -> dict[str, str]:
+    before = freeze(progress.plan, evaluator)
+    provenance.record_inputs(progress.run, "before", before)
+    provenance.record_files(progress.run, progress.plan)
+    provenance.record_worktree(progress.run, look())
+    provenance.record_environment(progress.run, progress.plan)
+    return before
 
 
 def _endpoint(
@@ -259,7 +270,8 @@ def _run_entry(
     words = native.command(plan, files)
     env = native.environment(plan, workplace, endpoint.key, run.name) | {"TMPDIR": str(workplace.temporary())}
     if plan.runtime == "subprocess":
-        env |= sandbox.prepare_host(workplace.folder("home"), plan.evaluator)
+        with progress.timed("host"):
+            env |= sandbox.prepare_host(workplace.folder("home"), plan.evaluator)
     write_json_atomic(
         _launch_folder(progress, entry) / "command.json",
         {"command": words, "variables": sorted(env), "working_directory": str(workplace.path)},

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from assay.console import step
 from assay.errors import CancelledError, PrerequisiteError
 from assay.files import read_json
 from assay.paths import CACHE, ROOT, owned_directory
@@ -60,7 +61,8 @@ def serve(
     with log.open("wb") as output:
         child = start(words, env=env, cwd=ROOT, stdout=output)
     try:
-        port = _await_ready(child, ready_file, log, cancelled)
+        with step("starting the server (the first start compiles the engine)"):
+            port = _await_ready(child, ready_file, log, cancelled)
         yield Endpoint(f"http://127.0.0.1:{port}/v1", server.model, key)
     finally:
         end(child)
