@@ -235,7 +235,7 @@ def test_an_endpoint_that_is_down_is_named(toy: Toy, runs: Path) -> None:
         done = toy.run("run", "pair", "--base-url", url, "--model", "m", "--runs", runs, "--json")
     refused(done, 3, f"the server at {url} does not answer", "refused")
     status = toy.run("status", done.run, "--json")
-    assert (status.code, status.json["status"]) == (5, "failed")
+    assert (status.code, status.json["status"]) == (3, "failed")
     assert "does not answer" in status.json["error"]
 
 

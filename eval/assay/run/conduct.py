@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -194,28 +194,39 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
     plan = progress.plan
     evaluator = load_evaluator(plan.evaluator)
     with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(3))
+        pool = stack.enter_context(ThreadPoolExecutor(4))
         unwanted = threading.Event()
         stack.callback(unwanted.set)
-        # Hashing, describing and starting the server wait for different things, so they go on beside each
-        # other; all three are done before the first request.
+        # Hashing, describing, preparing the host and starting the server wait for different things, so they
+        # go on beside each other; all of it is done before the first request.
         frozen = pool.submit(_freeze, progress, evaluator)
         described = pool.submit(_describe, progress, workplace, key, lambda: asked.asked or unwanted.is_set())
+        hosted = pool.submit(_host, progress, workplace)
         with progress.timed("server"):
             endpoint = _endpoint(progress, key, workplace, stack, asked)
         with progress.timed("freeze"):
             before = frozen.result()
         with progress.timed("describe"):
             described.result()
+            extra = hosted.result()
         # Intervals are computed when the evaluator has ended; what they need loads while it runs.
         pool.submit(importlib.import_module, "scipy.stats")
         progress.save("running")
         for entry in plan.entries:
             if asked.asked:
                 return
-            _run_entry(progress, entry, endpoint, workplace, asked)
+            _run_entry(progress, entry, endpoint, workplace, extra, asked)
             if not asked.asked:
                 _check_again(progress, entry, endpoint, evaluator, before)
+        with progress.timed("server"):
+            stack.close()
+
+
+def _host(progress: Progress, workplace: Workplace) -> Mapping[str, str]:
+    """What the evaluator's environment needs besides where rollouts run on the host."""
+    if progress.plan.runtime != "subprocess":
+        return {}
+    return sandbox.prepare_host(workplace.folder("home"), progress.plan.evaluator)
 
 
 def _freeze(progress: Progress, evaluator: Evaluator) -> dict[str, str]:
@@ -260,7 +271,12 @@ def _launch_folder(progress: Progress, entry: EntryPlan) -> Path:
 
 
 def _run_entry(
-    progress: Progress, entry: EntryPlan, endpoint: Endpoint, workplace: Workplace, asked: Cancellation
+    progress: Progress,
+    entry: EntryPlan,
+    endpoint: Endpoint,
+    workplace: Workplace,
+    extra: Mapping[str, str],
+    asked: Cancellation,
 ) -> None:
     plan, run = progress.plan, progress.run
     if progress.identity is not None:
@@ -269,9 +285,7 @@ def _run_entry(
     files = native.write_launch(_launch_folder(progress, entry), entry, over)
     words = native.command(plan, files)
     env = native.environment(plan, workplace, endpoint.key, run.name) | {"TMPDIR": str(workplace.temporary())}
-    if plan.runtime == "subprocess":
-        with progress.timed("host"):
-            env |= sandbox.prepare_host(workplace.folder("home"), plan.evaluator)
+    env |= extra
     write_json_atomic(
         _launch_folder(progress, entry) / "command.json",
         {"command": words, "variables": sorted(env), "working_directory": str(workplace.path)},
