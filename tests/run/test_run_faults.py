@@ -291,7 +291,7 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(toy: Toy, runs
     assert done.code == 3
     assert "the server ended with exit code 3 before it was ready" in done.err
     assert "port 1 is in use" in done.err
-    assert toy.run("status", done.run, "--json").code == 5
+    assert toy.run("status", done.run, "--json").code == 3
     assert processes(done.run.name) == []
 
 
