@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import json
@@ -53,11 +54,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Put a verb `status` in place that does that."""
     module = types.ModuleType("assay.verbs.status")
 
-    def add(subparsers: object) -> None:
-        parser = subparsers.add_parser("status", parents=[cli.shared()])  # type: ignore[attr-defined]
+    def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        parser = subparsers.add_parser("status", parents=[cli.shared()])
         parser.set_defaults(handler=lambda arguments: act())
 
-    module.add = add  # type: ignore[attr-defined]
+    vars(module)["add"] = add
     monkeypatch.setitem(sys.modules, "assay.verbs.status", module)
 
 

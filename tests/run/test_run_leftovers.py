@@ -14,21 +14,21 @@ from docker.models.containers import Container
 
 from assay import sandbox
 from assay.run.containers import LABEL, sweep, sweep_ended
-from assay.run.native import Workplace
+from assay.run.native import Scratch
 from assay.run.state import EntryState, Owner, Phase, State, now, save_state, this_process
 
 
 def test_a_socket_fits_into_the_temporary_folder_however_deep_the_checkout_lies(tmp_path: Path) -> None:
     place = tmp_path / ("deep" * 20) / ("deeper" * 10) / "demo-full.20261129T192746Z-ad6dfafc"
     place.mkdir(parents=True)
-    workplace = Workplace(place)
-    folder = workplace.temporary() / "vf-proxy-6oxfmhul"
+    scratch = Scratch(place)
+    folder = scratch.temporary() / "vf-proxy-6oxfmhul"
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "control.sock"))
-    assert workplace.temporary() == folder.parent, "the same one each time"
+    assert scratch.temporary() == folder.parent, "the same one each time"
     assert folder.parent.stat().st_mode & 0o077 == 0
-    workplace.remove()
+    scratch.remove()
     assert not folder.parent.exists()
     assert not place.exists()
 

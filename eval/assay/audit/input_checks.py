@@ -164,8 +164,8 @@ def tasks(case: Case) -> Check:
 
 def _describe(case: Case, entry: EntryPlan) -> Any:
     with tempfile.TemporaryDirectory() as name:
-        workplace = native.Workplace(Path(name))
-        config = workplace.path / "entry.toml"
+        scratch = native.Scratch(Path(name))
+        config = scratch.path / "entry.toml"
         config.write_text(entry.launch["entry.toml"], "utf-8")
-        env = native.environment(case.plan, workplace, None, "audit")
-        return native.describe_tasks(case.plan, entry, config, env, workplace.path)
+        env = native.environment(case.plan, scratch, None, "audit")
+        return native.describe_tasks(case.plan, entry, config, env, scratch.path)

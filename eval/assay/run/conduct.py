@@ -38,7 +38,7 @@ from assay.run import containers, native, provenance
 from assay.run.endpoint import Endpoint, Identity, probe
 from assay.run.freeze import changes, freeze
 from assay.run.key import Key
-from assay.run.native import Workplace
+from assay.run.native import Scratch
 from assay.run.serving import serve
 from assay.run.state import EntryState, Owner, Phase, State, now, save_state, this_process
 from assay.run.watch import Cancellation, cancellation, count_lines, watch
@@ -161,14 +161,14 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
         progress = create(plan, runs)
         say(f"assay: run directory: {progress.run}")
         begin = time.monotonic()
-        workplace = Workplace(private / progress.run.name)
+        scratch = Scratch(private / progress.run.name)
         try:
             try:
-                workplace.path.mkdir(mode=0o700)
-                write_json_atomic(workplace.path / OWNER, this_process().model_dump(mode="json"))
-                _ask(progress, key, workplace, asked)
+                scratch.path.mkdir(mode=0o700)
+                write_json_atomic(scratch.path / OWNER, this_process().model_dump(mode="json"))
+                _ask(progress, key, scratch, asked)
             finally:
-                workplace.remove()
+                scratch.remove()
             progress.seconds["wall"] = round(time.monotonic() - begin, 3)
             return _record(progress, asked)
         except (AssayError, OSError) as error:
@@ -187,10 +187,10 @@ def _forget_the_dead(private: Path) -> None:
         except (OSError, ValueError):
             continue
         if not owner.alive:
-            Workplace(path).remove()
+            Scratch(path).remove()
 
 
-def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cancellation) -> None:
+def _ask(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellation) -> None:
     plan = progress.plan
     evaluator = load_evaluator(plan.evaluator)
     with ExitStack() as stack:
@@ -200,10 +200,10 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
         # Hashing, describing, preparing the host and starting the server wait for different things, so they
         # go on beside each other; all of it is done before the first request.
         frozen = pool.submit(_freeze, progress, evaluator)
-        described = pool.submit(_describe, progress, workplace, key, lambda: asked.asked or unwanted.is_set())
-        hosted = pool.submit(_host, progress, workplace)
+        described = pool.submit(_describe, progress, scratch, key, lambda: asked.asked or unwanted.is_set())
+        hosted = pool.submit(_host, progress, scratch)
         with progress.timed("server"):
-            endpoint = _endpoint(progress, key, workplace, stack, asked)
+            endpoint = _endpoint(progress, key, scratch, stack, asked)
         with progress.timed("freeze"):
             before = frozen.result()
         with progress.timed("describe"):
@@ -215,18 +215,18 @@ def _ask(progress: Progress, key: Key | None, workplace: Workplace, asked: Cance
         for entry in plan.entries:
             if asked.asked:
                 return
-            _run_entry(progress, entry, endpoint, workplace, extra, asked)
+            _run_entry(progress, entry, endpoint, scratch, extra, asked)
             if not asked.asked:
                 _check_again(progress, entry, endpoint, evaluator, before)
         with progress.timed("server"):
             stack.close()
 
 
-def _host(progress: Progress, workplace: Workplace) -> Mapping[str, str]:
+def _host(progress: Progress, scratch: Scratch) -> Mapping[str, str]:
     """What the evaluator's environment needs besides where rollouts run on the host."""
     if progress.plan.runtime != "subprocess":
         return {}
-    return sandbox.prepare_host(workplace.folder("home"), progress.plan.evaluator)
+    return sandbox.prepare_host(scratch.folder("home"), progress.plan.evaluator)
 
 
 def _freeze(progress: Progress, evaluator: Evaluator) -> dict[str, str]:
@@ -239,13 +239,13 @@ def _freeze(progress: Progress, evaluator: Evaluator) -> dict[str, str]:
 
 
 def _endpoint(
-    progress: Progress, key: Key | None, workplace: Workplace, stack: ExitStack, asked: Cancellation
+    progress: Progress, key: Key | None, scratch: Scratch, stack: ExitStack, asked: Cancellation
 ) -> Endpoint:
     server = progress.plan.server
     if isinstance(server, OwnServer):
         model = models.verify(server.model)
         endpoint = stack.enter_context(
-            serve(server, model, workplace, progress.run / "server.log", lambda: asked.asked)
+            serve(server, model, scratch, progress.run / "server.log", lambda: asked.asked)
         )
     else:
         endpoint = Endpoint(server.base_url, server.model, key)
@@ -253,15 +253,13 @@ def _endpoint(
     return endpoint
 
 
-def _describe(
-    progress: Progress, workplace: Workplace, key: Key | None, cancelled: Callable[[], bool]
-) -> None:
+def _describe(progress: Progress, scratch: Scratch, key: Key | None, cancelled: Callable[[], bool]) -> None:
     plan = progress.plan
-    env = native.environment(plan, workplace, key, progress.run.name)
+    env = native.environment(plan, scratch, key, progress.run.name)
     for entry in plan.entries:
         launch = _launch_folder(progress, entry)
         native.write_launch(launch, entry, {})
-        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, workplace.path, cancelled)
+        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, scratch.path, cancelled)
         progress.tasks[entry.name] = tasks
         provenance.record_tasks(progress.run, entry.name, tasks)
 
@@ -274,7 +272,7 @@ def _run_entry(
     progress: Progress,
     entry: EntryPlan,
     endpoint: Endpoint,
-    workplace: Workplace,
+    scratch: Scratch,
     extra: Mapping[str, str],
     asked: Cancellation,
 ) -> None:
@@ -284,15 +282,15 @@ def _run_entry(
     over = overrides(plan, entry, endpoint.base_url, endpoint.model, run, run.name)
     files = native.write_launch(_launch_folder(progress, entry), entry, over)
     words = native.command(plan, files)
-    env = native.environment(plan, workplace, endpoint.key, run.name) | {"TMPDIR": str(workplace.temporary())}
+    env = native.environment(plan, scratch, endpoint.key, run.name) | {"TMPDIR": str(scratch.temporary())}
     env |= extra
     write_json_atomic(
         _launch_folder(progress, entry) / "command.json",
-        {"command": words, "variables": sorted(env), "working_directory": str(workplace.path)},
+        {"command": words, "variables": sorted(env), "working_directory": str(scratch.path)},
     )
     progress.entry(entry.name, started_at=now())
     with progress.timed("native"), (run / "run.log").open("ab") as log:
-        child = start(words, env=env, cwd=workplace.path, stdout=log, death_signal=signal.SIGTERM)
+        child = start(words, env=env, cwd=scratch.path, stdout=log, death_signal=signal.SIGTERM)
         try:
             watch(
                 f"{plan.profile}/{entry.name}",

@@ -35,7 +35,7 @@ PASSED_ON = ("LANG", "LC_ALL", "TZ", "DOCKER_HOST", "SSL_CERT_FILE", "SSL_CERT_D
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Scratch:
     """A run's private folder: gone when the run ends, never part of the record.
 
     Attributes:
@@ -69,12 +69,12 @@ class Workplace:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def environment(plan: Plan, workplace: Workplace, key: Key | None, run_name: str) -> dict[str, str]:
+def environment(plan: Plan, scratch: Scratch, key: Key | None, run_name: str) -> dict[str, str]:
     """The evaluator's whole environment.
 
     Args:
         plan: What runs.
-        workplace: The run's private folder.
+        scratch: The run's private folder.
         key: The endpoint's key.
         run_name: Labels what the evaluator starts, so that it can be found again.
     """
@@ -86,11 +86,11 @@ def environment(plan: Plan, workplace: Workplace, key: Key | None, run_name: str
         **evaluator.environment,
         "PATH": os.pathsep.join([str(binaries), os.environ.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(binaries.parent),
-        "HOME": str(workplace.folder("home")),
-        "XDG_CACHE_HOME": str(workplace.folder("cache")),
-        "TMPDIR": str(workplace.folder("tmp")),
-        "HF_HOME": str(workplace.folder("hf")),
-        "HF_DATASETS_CACHE": str(workplace.folder("arrow")),
+        "HOME": str(scratch.folder("home")),
+        "XDG_CACHE_HOME": str(scratch.folder("cache")),
+        "TMPDIR": str(scratch.folder("tmp")),
+        "HF_HOME": str(scratch.folder("hf")),
+        "HF_DATASETS_CACHE": str(scratch.folder("arrow")),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "UV_CACHE_DIR": str(owned_directory(CACHE / "uv")),
         "PYTHONNOUSERSITE": "1",

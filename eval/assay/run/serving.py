@@ -22,7 +22,7 @@ from assay.plan import OwnServer
 from assay.process import end, start
 from assay.run.endpoint import Endpoint
 from assay.run.key import make_key_file
-from assay.run.native import Workplace, last_words
+from assay.run.native import Scratch, last_words
 
 READY_TIMEOUT_S = 180.0
 POLL_S = 0.05
@@ -30,14 +30,14 @@ POLL_S = 0.05
 
 @contextmanager
 def serve(
-    server: OwnServer, model: Path, workplace: Workplace, log: Path, cancelled: Callable[[], bool]
+    server: OwnServer, model: Path, scratch: Scratch, log: Path, cancelled: Callable[[], bool]
 ) -> Iterator[Endpoint]:
     """Start the server, yield where it listens, and stop it.
 
     Args:
         server: What to serve.
         model: The verified model file.
-        workplace: The run's private folder, for the key.
+        scratch: The run's private folder, for the key.
         log: Where the server's words go.
         cancelled: Whether to give up waiting for it.
 
@@ -45,16 +45,16 @@ def serve(
         CancelledError: the user gave up before it was ready.
         PrerequisiteError: it does not start, or not in time; its last words are in the message.
     """
-    key_file = workplace.path / "key"
-    ready_file = workplace.path / "server.json"
+    key_file = scratch.path / "key"
+    ready_file = scratch.path / "server.json"
     key = make_key_file(key_file)
     words: list[str | Path] = [sys.executable, "-m", "server", model, "--host", "127.0.0.1", "--port", "0"]
     words += ["--key-file", key_file, "--ready-file", ready_file]
     words += ["--name", server.model, "--slots", str(server.slots)]
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(workplace.folder("home")),
-        "TMPDIR": str(workplace.folder("tmp")),
+        "HOME": str(scratch.folder("home")),
+        "TMPDIR": str(scratch.folder("tmp")),
         "XDG_CACHE_HOME": str(owned_directory(CACHE)),
         "PYTHONNOUSERSITE": "1",
     }

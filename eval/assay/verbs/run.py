@@ -19,7 +19,7 @@ from assay.run import native
 from assay.run.conduct import Finished, conduct
 from assay.run.endpoint import check_url
 from assay.run.key import KEY_FILE_VARIABLE, read_key
-from assay.run.native import Workplace
+from assay.run.native import Scratch
 from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, key_path, prepare, prepare_again
 
 
@@ -142,14 +142,14 @@ def _banner(plan: Plan) -> None:
 
 def _dry_run(plan: Plan, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(dir=owned_directory(OWNED / "private", mode=0o700)) as name:
-        workplace = Workplace(Path(name))
-        env = native.environment(plan, workplace, None, "dry-run")
+        scratch = Scratch(Path(name))
+        env = native.environment(plan, scratch, None, "dry-run")
         for entry in plan.entries:
             base_url = "http://127.0.0.1:1/v1" if plan.server.kind == "own" else plan.server.base_url
-            over = overrides(plan, entry, base_url, plan.server.model, workplace.folder("out"), "dry-run")
-            files = native.write_launch(workplace.folder(entry.name), entry, over)
-            native.validate(plan, entry, files, env, workplace.path)
-            tasks = native.describe_tasks(plan, entry, files[1], env, workplace.path)
+            over = overrides(plan, entry, base_url, plan.server.model, scratch.folder("out"), "dry-run")
+            files = native.write_launch(scratch.folder(entry.name), entry, over)
+            native.validate(plan, entry, files, env, scratch.path)
+            tasks = native.describe_tasks(plan, entry, files[1], env, scratch.path)
             families = len({task.family for task in tasks.tasks})
             say(f"assay: {plan.profile}/{entry.name}: valid; {entry.tasks} tasks of {families} families")
     if as_json:
