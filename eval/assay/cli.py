@@ -70,7 +70,7 @@ def shared() -> argparse.ArgumentParser:
 def answer(value: Mapping[str, object]) -> None:
     """Print the one JSON object that `--json` promises, as a line of stdout of its own."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    # A lone surrogate out of a stranger's record is no UTF-8; written as \udXXX it is still the same JSON.
+    # A lone surrogate out of a stranger's record is no UTF-8; written as an escape it is still the same JSON.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
     sys.stdout.flush()
 
