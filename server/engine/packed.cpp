@@ -5,14 +5,11 @@
 namespace assay {
 namespace {
 
-constexpr int kGroupRows = 8;
-
-// Where byte `column` (of 16 for nibbles, of 32 for bytes) of row `lane` goes.
-int interleaved(int lane, int column) { return column / 4 * 32 + lane * 4 + column % 4; }
+// Where byte `column` (of 16 for nibbles, of 32 for bytes) of a row goes.
+int interleaved(int row, int column) { return column / 4 * 64 + row * 4 + column % 4; }
 
 void pack_nibbles(const uint8_t* block, int header, int row, uint8_t* out, int out_header) {
-  uint8_t* group = out + out_header + row / kGroupRows * 128;
-  for (int column = 0; column < 16; ++column) group[interleaved(row % kGroupRows, column)] = block[header + column];
+  for (int column = 0; column < 16; ++column) out[out_header + interleaved(row, column)] = block[header + column];
 }
 
 void pack_block(TensorType type, const uint8_t* block, int row, uint8_t* out) {
@@ -26,14 +23,10 @@ void pack_block(TensorType type, const uint8_t* block, int row, uint8_t* out) {
       std::memcpy(out + 2 * row, block, 2);
       pack_nibbles(block, 2, row, out, 32);
       return;
-    case TensorType::q8_0: {
+    case TensorType::q8_0:
       std::memcpy(out + 2 * row, block, 2);
-      uint8_t* group = out + 32 + row / kGroupRows * 256;
-      for (int column = 0; column < kBlock; ++column) {
-        group[interleaved(row % kGroupRows, column)] = block[2 + column];
-      }
+      for (int column = 0; column < kBlock; ++column) out[32 + interleaved(row, column)] = block[2 + column];
       return;
-    }
     case TensorType::f16:
       for (int column = 0; column < kBlock; ++column) {
         std::memcpy(out + 2 * (column * kPanelRows + row), block + 2 * column, 2);

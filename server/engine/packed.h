@@ -2,14 +2,15 @@
 //
 // A panel holds 16 consecutive rows of a matrix, padded with zeros past the
 // last. It is a sequence of column blocks of 32, each
-//   Q4_1  f16 scale[16], f16 minimum[16], nibbles of rows 0-7, of rows 8-15  320 B
-//   Q4_0  f16 scale[16], nibbles of rows 0-7, of rows 8-15                   288 B
-//   Q8_0  f16 scale[16], bytes of rows 0-7, of rows 8-15                     544 B
-//   F16   half[32 columns][16 rows]                                         1024 B
-//   F32   float[32 columns][16 rows]                                        2048 B
-// Within eight rows four columns of one row lie together (a 32-bit lane of a
-// vector register): byte 32 v + 4 r + j is column 4 v + j of row r; a nibble
-// byte holds that column low and column 16 + 4 v + j high.
+//   Q4_1  f16 scale[16], f16 minimum[16], nibbles[4][16 rows][4]   320 B
+//   Q4_0  f16 scale[16], nibbles[4][16 rows][4]                    288 B
+//   Q8_0  f16 scale[16], bytes[8][16 rows][4]                      544 B
+//   F16   half[32 columns][16 rows]                               1024 B
+//   F32   float[32 columns][16 rows]                              2048 B
+// Four columns of one row lie together (a 32-bit lane of a vector register), and
+// 16 rows make 64 bytes (one register of AVX-512, two of AVX2): byte 64 v + 4 r + j
+// is column 4 v + j of row r; a nibble byte holds that column low and column
+// 16 + 4 v + j high.
 //
 // Panels of one matrix may be interleaved with another's (gate and up) so that
 // a thread reads one stream: panel p lies at (p / group) * group_bytes +

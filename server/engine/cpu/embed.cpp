@@ -5,14 +5,14 @@
 namespace assay::cpu {
 namespace {
 
-// The 32-bit lanes of one row, 32 bytes apart (packed.h).
+// The 32-bit lanes of one row, 64 bytes apart (packed.h).
 inline __m256i gather8(const uint8_t* lanes) {
-  const __m256i offsets = _mm256_setr_epi32(0, 32, 64, 96, 128, 160, 192, 224);
+  const __m256i offsets = _mm256_setr_epi32(0, 64, 128, 192, 256, 320, 384, 448);
   return _mm256_i32gather_epi32(reinterpret_cast<const int*>(lanes), offsets, 1);
 }
 
 inline __m128i gather4(const uint8_t* lanes) {
-  return _mm_i32gather_epi32(reinterpret_cast<const int*>(lanes), _mm_setr_epi32(0, 32, 64, 96), 1);
+  return _mm_i32gather_epi32(reinterpret_cast<const int*>(lanes), _mm_setr_epi32(0, 64, 128, 192), 1);
 }
 
 inline float half_at(const uint8_t* halves, int row) {
@@ -39,22 +39,21 @@ inline void widen_nibbles(const uint8_t* lanes, float scale, float offset, float
 }
 
 void embed_block(TensorType type, const uint8_t* block, int row, float* out) {
-  const int group = row / 8;
-  const int lane = row % 8 * 4;
+  const int lane = row * 4;
   switch (type) {
     case TensorType::q8_0: {
-      const __m256i bytes = gather8(block + 32 + group * 256 + lane);
+      const __m256i bytes = gather8(block + 32 + lane);
       const float scale = half_at(block, row);
       widen16(_mm256_castsi256_si128(bytes), scale, 0.0f, out);
       widen16(_mm256_extracti128_si256(bytes, 1), scale, 0.0f, out + 16);
       return;
     }
     case TensorType::q4_1:
-      widen_nibbles(block + 64 + group * 128 + lane, half_at(block, row), half_at(block + 32, row), out);
+      widen_nibbles(block + 64 + lane, half_at(block, row), half_at(block + 32, row), out);
       return;
     case TensorType::q4_0: {
       const float scale = half_at(block, row);
-      widen_nibbles(block + 32 + group * 128 + lane, scale, -8.0f * scale, out);
+      widen_nibbles(block + 32 + lane, scale, -8.0f * scale, out);
       return;
     }
     case TensorType::f16:

@@ -27,7 +27,7 @@ inline void q8_block(const uint8_t* weights, int group, const int8_t* q, const f
   for (int v = 0; v < 8; ++v) {
 #pragma GCC unroll 2
     for (int g = 0; g < kGroups; ++g) {
-      const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 32 + (group + g) * 256 + 32 * v));
+      const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + 32 + 64 * v + 32 * (group + g)));
       const __m256i magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {

@@ -23,7 +23,7 @@ inline void nibble_block(const uint8_t* weights, const int8_t* const* q, const f
   for (int v = 0; v < 4; ++v) {
 #pragma GCC unroll 2
     for (int g = 0; g < 2; ++g) {
-      const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + kHeader + 128 * g + 32 * v));
+      const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights + kHeader + 64 * v + 32 * g));
       const __m256i low = _mm256_and_si256(w, mask);
       const __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 4), mask);
 #pragma GCC unroll 2

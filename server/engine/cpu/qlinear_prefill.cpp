@@ -25,7 +25,7 @@ Unpacked unpack(const uint8_t* panel, int blocks, uint8_t* scratch) {
   for (int block = 0; block < blocks; ++block, panel += kHeader + 256, out += 512) {
     for (int v = 0; v < 4; ++v) {
       for (int g = 0; g < 2; ++g) {
-        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + kHeader + 128 * g + 32 * v));
+        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + kHeader + 64 * v + 32 * g));
         uint8_t* at = out + 64 * v + 32 * g;
         _mm256_store_si256(reinterpret_cast<__m256i*>(at), _mm256_and_si256(w, mask));
         _mm256_store_si256(reinterpret_cast<__m256i*>(at + 256), _mm256_and_si256(_mm256_srli_epi16(w, 4), mask));

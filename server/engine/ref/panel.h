@@ -18,10 +18,10 @@ class PanelBlock {
   // The stored integer: 0 to 15 (Q4_1), -8 to 7 (Q4_0), -128 to 127 (Q8_0).
   int integer(int row, int column) const {
     if (type_ == TensorType::q8_0) {
-      return static_cast<int8_t>(bytes_[32 + row / 8 * 256 + lane(row, column)]);
+      return static_cast<int8_t>(bytes_[32 + at(row, column)]);
     }
     const bool has_minimum = type_ == TensorType::q4_1;
-    const uint8_t pair = bytes_[(has_minimum ? 64 : 32) + row / 8 * 128 + lane(row, column % 16)];
+    const uint8_t pair = bytes_[(has_minimum ? 64 : 32) + at(row, column % 16)];
     const int nibble = column < 16 ? pair & 15 : pair >> 4;
     return has_minimum ? nibble : nibble - 8;
   }
@@ -45,7 +45,7 @@ class PanelBlock {
   }
 
  private:
-  static int lane(int row, int column) { return column / 4 * 32 + row % 8 * 4 + column % 4; }
+  static int at(int row, int column) { return column / 4 * 64 + row * 4 + column % 4; }
 
   float half(int offset) const {
     uint16_t bits;
