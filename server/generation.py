@@ -33,6 +33,12 @@ class Generation:
     top_logprobs: int | None = None  # None: no log-probabilities
     prompt_logprobs: bool = False
     ignore_end: bool = False  # go on after an end token
+    cache_prompt: bool = True  # False: nothing that was kept of other prompts is used
+
+    @property
+    def scored(self) -> bool:
+        """Whether the logits of every prompt token are wanted, so that none may come from a cache."""
+        return self.prompt_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Answer:
     slot: int = -1
     position: int = 0  # positions written to the slot
     generated: int = 0
+    cached_tokens: int = 0  # prompt tokens that the scheduler had kept and did not compute again
     last: int = -1  # the token to write next, once the prompt is through
     submitted: float = field(default_factory=time.perf_counter)
     seen: float | None = None  # when the last token came
