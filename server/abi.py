@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from server.build import EngineError
 
-_VERSION = 1
+_VERSION = 2
 _MESSAGE_BYTES = 1024
 
 Handle = ctypes.c_void_p
@@ -27,6 +27,7 @@ class Options(ctypes.Structure):
     _fields_ = (
         ("path", ctypes.c_char_p),
         ("isa", ctypes.c_char_p),
+        ("kv", ctypes.c_char_p),
         ("threads", ctypes.c_int32),
         ("slots", ctypes.c_int32),
         ("context", ctypes.c_int32),
@@ -46,6 +47,7 @@ class Info(ctypes.Structure):
         ("weight_bytes", ctypes.c_uint64),
         ("kv_bytes_per_position", ctypes.c_uint64),
         ("isa", ctypes.c_char_p),
+        ("kv", ctypes.c_char_p),
     )
 
 
@@ -97,6 +99,17 @@ class Library:
         self._declare(
             "assay_step", ctypes.c_int32, pointer, pointer, size, pointer, pointer, size, pointer, size
         )
+        self._declare(
+            "assay_fork",
+            ctypes.c_int32,
+            pointer,
+            ctypes.c_int32,
+            ctypes.c_int32,
+            ctypes.c_int32,
+            pointer,
+            size,
+        )
+        self._declare("assay_length", ctypes.c_int32, pointer, ctypes.c_int32)
         self._declare("assay_detect_isa", ctypes.c_char_p)
         self._declare("assay_read_seconds", ctypes.c_double, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32)
 
@@ -147,6 +160,19 @@ class Library:
             len(message),
         )
         _raise_unless_ok(status, message.value)
+
+    def fork(self, handle: Handle, source: int, slot: int, positions: int) -> None:
+        """Makes a slot hold the first positions of another."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        status = self._c.assay_fork(handle, source, slot, positions, message, len(message))
+        _raise_unless_ok(status, message.value)
+
+    def length(self, handle: Handle, slot: int) -> int:
+        """Returns how many positions a slot holds."""
+        length = int(self._c.assay_length(handle, slot))
+        if length < 0:
+            raise EngineError(f"there is no slot {slot}")
+        return length
 
     def detect_isa(self) -> str:
         """Returns the best instruction set of this CPU that the library has a path for."""

@@ -62,6 +62,7 @@ class Engine:
         slots: int = 8,
         context: int | None = None,
         isa: str | None = None,
+        kv: Literal["f16", "int8"] = "f16",
     ) -> None:
         """Loads a GGUF file, compiling the library first when needed.
 
@@ -70,7 +71,8 @@ class Engine:
             threads: computing threads; the number of usable cores by default.
             slots: sequences held at once.
             context: positions a slot can hold; the smaller of the model's and 8192 by default.
-            isa: "avx2" or "plain"; the best this CPU has by default.
+            isa: "avx512", "avx2" or "plain"; the best this CPU has by default.
+            kv: how keys and values are kept; int8 takes half the memory and costs some fidelity.
 
         Raises:
             EngineError: the file is not one this engine can serve, or memory is short; says why.
@@ -82,6 +84,7 @@ class Engine:
         options = abi.Options(
             os.fsencode(model),
             None if isa is None else isa.encode(),
+            kv.encode(),
             len(os.sched_getaffinity(0)) if threads is None else threads,
             slots,
             0 if context is None else context,
@@ -90,6 +93,7 @@ class Engine:
         try:
             info = self._library.describe(self._handle)
             self.isa: str = info.isa.decode()
+            self.kv: str = info.kv.decode()
             self.threads: int = info.threads
             self.slots: int = info.slots
             self.context: int = info.context
@@ -112,17 +116,36 @@ class Engine:
         """
         rows = tuple(_rows(chunks))
         with self._lock:
-            if not self._handle:
-                raise EngineError("the engine is closed")
+            handle = self._open_handle()
             if len(rows) > len(self._logits):
                 self._logits = np.empty((len(rows), self.vocabulary), np.float32)
                 self._greedy = np.empty(len(rows), np.int32)
             logits, greedy = self._logits[: len(rows)], self._greedy[: len(rows)]
             native = (abi.Chunk * len(chunks))()
             kept = [_native(chunk, native[index]) for index, chunk in enumerate(chunks)]
-            self._library.step(self._handle, native, logits, greedy)
+            self._library.step(handle, native, logits, greedy)
             del kept
         return StepResult(rows, logits, greedy)
+
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        """Makes `slot` hold the first `positions` positions of `source`, as if it had been fed them.
+
+        Memory is shared until one of the two writes to it.
+
+        Raises:
+            EngineError: a slot does not exist, or the source is shorter.
+        """
+        with self._lock:
+            self._library.fork(self._open_handle(), source, slot, positions)
+
+    def length(self, slot: int) -> int:
+        """Returns how many positions a slot holds.
+
+        Raises:
+            EngineError: there is no such slot.
+        """
+        with self._lock:
+            return self._library.length(self._open_handle(), slot)
 
     def close(self) -> None:
         """Frees everything the engine holds; a second call does nothing."""
@@ -130,6 +153,11 @@ class Engine:
             if self._handle:
                 self._library.close(self._handle)
                 self._handle = abi.Handle()
+
+    def _open_handle(self) -> abi.Handle:
+        if not self._handle:
+            raise EngineError("the engine is closed")
+        return self._handle
 
     def __enter__(self) -> "Engine":
         return self

@@ -48,4 +48,16 @@ int32_t assay_step(assay_engine* engine, const assay_chunk* chunks, size_t chunk
   });
 }
 
+int32_t assay_fork(assay_engine* engine, int32_t source_slot, int32_t slot, int32_t positions, char* error,
+                   size_t error_size) {
+  return assay::guarded(error, error_size, [&] {
+    if (engine == nullptr) assay::bad_argument("no engine");
+    engine->engine.fork(source_slot, slot, positions);
+  });
+}
+
+int32_t assay_length(assay_engine* engine, int32_t slot) {
+  return engine == nullptr ? -1 : engine->engine.length(slot);
+}
+
 const char* assay_detect_isa(void) { return assay::detect_isa(); }

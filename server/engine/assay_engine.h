@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ASSAY_ABI_VERSION 1
+#define ASSAY_ABI_VERSION 2
 #define ASSAY_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -38,7 +38,8 @@ typedef struct assay_engine assay_engine;
 
 typedef struct assay_options {
   const char* path; /* the GGUF file */
-  const char* isa;  /* "avx2", "plain", or NULL: the best this CPU has */
+  const char* isa;  /* "avx512", "avx2", "plain", or NULL: the best this CPU has */
+  const char* kv;   /* keys and values as "f16" or "int8"; NULL: "f16" */
   int32_t threads;  /* 1 to 256 */
   int32_t slots;    /* sequences held at once, 1 to 1024 */
   int32_t context;  /* positions a slot can hold; 0: min(the model's, 8192) */
@@ -54,6 +55,7 @@ typedef struct assay_info {
   uint64_t weight_bytes; /* read once for every decode step */
   uint64_t kv_bytes_per_position;
   const char* isa; /* owned by the library */
+  const char* kv;  /* owned by the library */
 } assay_info;
 
 /* Consecutive tokens of one slot, written from `position` on. Everything the
@@ -93,6 +95,14 @@ ASSAY_EXPORT int32_t assay_metadata_entry(const assay_engine* engine, uint64_t i
  * nothing was written to any slot. */
 ASSAY_EXPORT int32_t assay_step(assay_engine* engine, const assay_chunk* chunks, size_t chunk_count, float* logits,
                                 int32_t* greedy, size_t rows, char* error, size_t error_size);
+
+/* The slot now holds the first `positions` positions of `source_slot` (at most its length), as if
+ * their tokens had been fed to it; memory is shared until one of them is written to. */
+ASSAY_EXPORT int32_t assay_fork(assay_engine* engine, int32_t source_slot, int32_t slot, int32_t positions, char* error,
+                                size_t error_size);
+
+/* Positions a slot holds; -1: there is no such slot. */
+ASSAY_EXPORT int32_t assay_length(assay_engine* engine, int32_t slot);
 
 /* The best instruction set of this CPU that this build has a path for. */
 ASSAY_EXPORT const char* assay_detect_isa(void);

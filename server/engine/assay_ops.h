@@ -27,13 +27,16 @@ ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t ty
                                       int32_t add, float* out);
 ASSAY_EXPORT int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const float* cosine,
                                    const float* sine);
-/* Writes keys and values [positions][head_dim] one by one into a cache of halves of `positions` rounded up to 128. */
-ASSAY_EXPORT int32_t assay_op_kv_write(const char* isa, const float* keys, const float* values, int32_t head_dim,
-                                       int32_t positions, uint16_t* key_cache, uint16_t* value_cache);
+/* Positions interleaved in the keys of a block (ops.h). */
+ASSAY_EXPORT int32_t assay_op_key_lane(const char* isa, int32_t* lane);
+/* Writes keys and values [positions][head_dim] one by one into blocks of 128 positions (ops.h), one after the other.
+ * `type` is 0 for halves and 1 for int8. */
+ASSAY_EXPORT int32_t assay_op_kv_write(const char* isa, int32_t type, const float* keys, const float* values,
+                                       int32_t head_dim, int32_t positions, uint8_t* blocks);
 /* out[count][head_dim] of queries q[count][head_dim] (1 to 6), query i seeing positions below visible[i]. */
-ASSAY_EXPORT int32_t assay_op_attention(const char* isa, int32_t form, const float* q, const int32_t* visible,
-                                        int32_t count, int32_t head_dim, const float* keys, const float* values,
-                                        int32_t positions, float* out);
+ASSAY_EXPORT int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const float* q,
+                                        const int32_t* visible, int32_t count, int32_t head_dim, const float* keys,
+                                        const float* values, int32_t positions, float* out);
 ASSAY_EXPORT int32_t assay_op_silu_mul(const char* isa, const float* gate, const float* up, int32_t n, float* out);
 ASSAY_EXPORT int32_t assay_op_argmax(const char* isa, const float* x, int32_t n, int32_t* index);
 

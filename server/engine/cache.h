@@ -1,9 +1,12 @@
-// Keys and values of every slot, in half precision.
+// Keys and values of every slot, in position blocks that slots may share.
 //
-// One slot is layers x kv_heads x (keys, values); keys lie as
-// [position / 8][head_dim][8], values as [position][head_dim] (ops.h). The
-// capacity of a slot is rounded up to whole position blocks. Pages become
-// resident when first written.
+// A block holds kPositionBlock positions of every layer and key/value head
+// ([layer][kv_head][kv_block_bytes], ops.h). A slot is a table of blocks and a
+// length. Blocks are counted: a fork shares whole ones and copies the last,
+// begun one; whoever writes to a shared block gets a copy of his own first. The
+// pool holds as many blocks as all slots could fill, and its pages become
+// resident when first written; freed blocks are used again, the last freed
+// first, so that memory grows no further than the most that was held at once.
 #pragma once
 
 #include <vector>
@@ -16,17 +19,45 @@ namespace assay {
 
 class Cache {
  public:
-  Cache(const Config& config, int slots, int context);
+  Cache(const Config& config, KvType type, int slots, int context);
 
-  KvHead head(int slot, int layer, int kv_head) const;
-  int length(int slot) const { return lengths_[static_cast<size_t>(slot)]; }
-  void set_length(int slot, int length) { lengths_[static_cast<size_t>(slot)] = length; }
+  KvType type() const { return type_; }
+  uint64_t bytes_per_position() const;
+  int length(int slot) const { return at(slot).length; }
+
+  // The slot now holds `length` positions, of which those from `position` on are about to be
+  // written: their blocks are its own.
+  void extend(int slot, int position, int length);
+
+  // The slot now holds the first `positions` positions of another one.
+  void fork(int source, int slot, int positions);
+
+  // Block tables of a slot: table[block] is the block's data, valid until the next change.
+  uint8_t* const* table(int slot) const { return at(slot).blocks.data(); }
+
+  // Where a head's part lies in a block.
+  size_t offset(int layer, int kv_head) const {
+    return (static_cast<size_t>(layer) * kv_heads_ + static_cast<size_t>(kv_head)) * head_bytes_;
+  }
 
  private:
-  size_t head_halves_;  // keys of one head; as many values follow
-  size_t layer_heads_;
-  size_t slot_heads_;
-  std::vector<int> lengths_;
+  struct Slot {
+    std::vector<uint8_t*> blocks;
+    int length = 0;
+  };
+
+  const Slot& at(int slot) const { return slots_[static_cast<size_t>(slot)]; }
+  int& holders(const uint8_t* block) { return holders_[static_cast<size_t>(block - pages_.data()) / block_bytes_]; }
+  uint8_t* take();
+  void shrink(Slot& slot, size_t blocks);
+
+  KvType type_;
+  size_t kv_heads_;
+  size_t head_bytes_;
+  size_t block_bytes_;
+  std::vector<Slot> slots_;
+  std::vector<int> holders_;    // of each block of the pool
+  std::vector<uint8_t*> free_;  // the next one last
   Pages pages_;
 };
 

@@ -28,6 +28,13 @@ int choose_context(int asked, int trained) {
   return asked;
 }
 
+KvType choose_kv(const char* asked) {
+  const std::string name = asked == nullptr ? "f16" : asked;
+  if (name == "f16") return KvType::f16;
+  if (name == "int8") return KvType::int8;
+  bad_argument("keys and values as '" + name + "', not 'f16' or 'int8'");
+}
+
 size_t logits_rows(const assay_chunk& chunk) {
   if (chunk.logits == ASSAY_LOGITS_NONE) return 0;
   return chunk.logits == ASSAY_LOGITS_LAST ? 1 : static_cast<size_t>(chunk.count);
@@ -44,7 +51,7 @@ Engine::Engine(const assay_options& options)
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   weights_ = std::make_unique<Weights>(file, config_, *team_);
-  cache_ = std::make_unique<Cache>(config_, slots_, context_);
+  cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv), slots_, context_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *ops_, *team_, slots_, context_);
   keep_metadata(file);
 }
@@ -75,9 +82,15 @@ void Engine::describe(assay_info& info) const {
   info.vocabulary = config_.vocabulary;
   info.prefill_chunk = kPassRows;
   info.weight_bytes = weights_->bytes_per_step();
-  info.kv_bytes_per_position =
-      static_cast<uint64_t>(config_.layers) * static_cast<uint64_t>(config_.kv_width()) * 2 * sizeof(uint16_t);
+  info.kv_bytes_per_position = cache_->bytes_per_position();
   info.isa = ops_->isa;
+  info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
+}
+
+void Engine::check_slot(const std::string& name, int slot) const {
+  if (slot < 0 || slot >= slots_) {
+    bad_argument(name + " is of slot " + std::to_string(slot) + "; there are " + std::to_string(slots_));
+  }
 }
 
 // Every rule of assay_step, before anything is written; the number of logits rows.
@@ -87,9 +100,7 @@ size_t Engine::check(const assay_chunk* chunks, size_t count) const {
   for (size_t index = 0; index < count; ++index) {
     const assay_chunk& chunk = chunks[index];
     const std::string name = "chunk " + std::to_string(index);
-    if (chunk.slot < 0 || chunk.slot >= slots_) {
-      bad_argument(name + " is of slot " + std::to_string(chunk.slot) + "; there are " + std::to_string(slots_));
-    }
+    check_slot(name, chunk.slot);
     if (seen[static_cast<size_t>(chunk.slot)])
       bad_argument("slot " + std::to_string(chunk.slot) + " is twice in one step");
     seen[static_cast<size_t>(chunk.slot)] = true;
@@ -117,6 +128,22 @@ size_t Engine::check(const assay_chunk* chunks, size_t count) const {
   return rows;
 }
 
+void Engine::fork(int source, int slot, int positions) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  check_slot("the source", source);
+  check_slot("the fork", slot);
+  const int length = cache_->length(source);
+  if (positions < 0 || positions > length) {
+    bad_argument("a fork of " + std::to_string(positions) + " positions; the slot holds " + std::to_string(length));
+  }
+  cache_->fork(source, slot, positions);
+}
+
+int Engine::length(int slot) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return slot < 0 || slot >= slots_ ? -1 : cache_->length(slot);
+}
+
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (count != 0 && chunks == nullptr) bad_argument("no chunks");
@@ -137,7 +164,7 @@ void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_
   };
   for (size_t index = 0; index < count; ++index) {
     const assay_chunk& chunk = chunks[index];
-    cache_->set_length(chunk.slot, chunk.position + chunk.count);
+    cache_->extend(chunk.slot, chunk.position, chunk.position + chunk.count);
     for (int done = 0; done < chunk.count;) {
       const int first = static_cast<int>(pass.tokens.size());
       const int taken = std::min(chunk.count - done, kPassRows - first);

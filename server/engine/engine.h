@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "assay_engine.h"
@@ -20,10 +21,13 @@ class Engine {
 
   void describe(assay_info& info) const;
   const std::vector<Metadata>& metadata() const { return metadata_; }
+  void fork(int source, int slot, int positions);
+  int length(int slot);
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
   void keep_metadata(const Gguf& file);
+  void check_slot(const std::string& name, int slot) const;
   size_t check(const assay_chunk* chunks, size_t count) const;
 
   const Ops* ops_;

@@ -17,8 +17,7 @@
 namespace assay {
 
 constexpr int kPositionBlock = 128;  // attention's unit: partial results cover it, and fold in order
-constexpr int kMostQueries = 6;      // queries sharing one pass over keys and values
-constexpr int kKeyLane = 8;          // positions interleaved in the key cache
+constexpr int kMostQueries = 12;     // of a tile, in any backend
 
 // Activations of `count` rows, as float and as int8 blocks of 32: first every
 // block in order, then a second block of int8 for the residual of each refined
@@ -56,12 +55,18 @@ struct Output {
   bool add;  // add to what is there
 };
 
-// Keys [position / 8][head_dim][8] and values [position][head_dim] of one slot,
-// layer and key/value head, as halves.
-struct KvHead {
-  uint16_t* keys;
-  uint16_t* values;
-};
+// How keys and values are kept: as halves, or as int8 with one scale for each
+// position of a key/value head (scale = max|x| / 127, q rounded to nearest).
+enum class KvType { f16, int8 };
+
+// One position block of one key/value head, in kv_block_bytes bytes:
+//   keys    [kPositionBlock / lane][head_dim][lane], lane = Ops::key_lane
+//   values  [kPositionBlock][head_dim]
+//   int8 only: float key scale[kPositionBlock], float value scale[kPositionBlock]
+constexpr size_t kv_block_bytes(KvType type, int head_dim) {
+  const size_t items = size_t{2} * kPositionBlock * static_cast<size_t>(head_dim);
+  return type == KvType::f16 ? items * sizeof(uint16_t) : items + 2 * kPositionBlock * sizeof(float);
+}
 
 // `count` queries of one key/value head, already rotated and scaled; query i
 // sees the positions below visible[i].
@@ -70,6 +75,7 @@ struct Queries {
   const int* visible;
   int count;
   int head_dim;
+  KvType type;  // of the blocks they are put to
 };
 
 // The state of attention over some positions: exp-weighted values, the largest
@@ -78,6 +84,9 @@ constexpr int kPartialTail = 8;  // maximum at [head_dim], sum at [head_dim + 1]
 
 struct Ops {
   const char* isa;
+  int key_lane;      // positions interleaved in a block's keys
+  int decode_rows;   // up to so many rows the decode form of qlinear is the faster one
+  int most_queries;  // queries that share one pass over a block, at most kMostQueries
 
   // out[columns] = row `token` of the table.
   void (*embed)(const Packed& table, int token, float* out);
@@ -99,17 +108,19 @@ struct Ops {
   // Rotates pairs (2i, 2i + 1) of the first rope_dim values of one head, in place.
   void (*rope)(float* head, int rope_dim, const float* cosine, const float* sine);
 
-  // Stores one position of one key/value head, narrowed to half, clamped to finite.
-  void (*kv_write)(const float* key, const float* value, int head_dim, int position, const KvHead& head);
+  // Stores one position of a block (0 to kPositionBlock - 1); halves are clamped to finite.
+  void (*kv_write)(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block);
 
-  // Partial attention of the queries over position block `block`; partial i at partials + i * stride.
-  void (*attention_decode)(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride);
+  // Partial attention of the queries over the block whose first position is `first`; partial i at
+  // partials + i * stride.
+  void (*attention_decode)(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride);
 
   // Folds `count` consecutive partials, in order, and writes the normalised values to out[head_dim].
   void (*attention_fold)(const float* partials, int count, int head_dim, float* out);
 
-  // Whole attention of the queries, block by block; query i to outputs[i][head_dim]. Same bytes as decode and fold.
-  void (*attention_prefill)(const Queries& queries, const KvHead& head, float* const* outputs);
+  // Whole attention of the queries over consecutive blocks; query i to outputs[i][head_dim]. Same bytes as decode
+  // and fold.
+  void (*attention_prefill)(const Queries& queries, const uint8_t* const* blocks, float* const* outputs);
 
   // out = gate / (1 + exp(-gate)) * up, over n values; n a multiple of 8.
   void (*silu_mul)(const float* gate, const float* up, int n, float* out);

@@ -36,17 +36,20 @@ int32_t with_ops(const char* isa, const Body& body) {
   return guarded(nullptr, 0, [&] { body(select_ops(isa)); });
 }
 
-void write_cache(const Ops& ops, const float* keys, const float* values, int head_dim, int positions,
-                 const KvHead& head) {
-  for (int position = 0; position < positions; ++position) {
-    const size_t at = static_cast<size_t>(position) * static_cast<size_t>(head_dim);
-    ops.kv_write(keys + at, values + at, head_dim, position, head);
-  }
+KvType kv_type(int32_t type) {
+  if (type != 0 && type != 1) bad_argument("no such type of keys and values");
+  return static_cast<KvType>(type);
 }
 
-size_t cache_halves(int positions, int head_dim) {
-  const int blocks = (positions + kPositionBlock - 1) / kPositionBlock;
-  return static_cast<size_t>(blocks) * kPositionBlock * static_cast<size_t>(head_dim);
+// The blocks of one key/value head, one after the other.
+void write_blocks(const Ops& ops, KvType type, const float* keys, const float* values, int head_dim, int positions,
+                  uint8_t* blocks) {
+  for (int position = 0; position < positions; ++position) {
+    const size_t at = static_cast<size_t>(position) * static_cast<size_t>(head_dim);
+    const size_t block = static_cast<size_t>(position / kPositionBlock);
+    ops.kv_write(keys + at, values + at, head_dim, type, position % kPositionBlock,
+                 blocks + block * kv_block_bytes(type, head_dim));
+  }
 }
 
 }  // namespace
@@ -96,38 +99,49 @@ int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const floa
   return with_ops(isa, [&](const Ops& ops) { ops.rope(head, rope_dim, cosine, sine); });
 }
 
-int32_t assay_op_kv_write(const char* isa, const float* keys, const float* values, int32_t head_dim, int32_t positions,
-                          uint16_t* key_cache, uint16_t* value_cache) {
-  return with_ops(
-      isa, [&](const Ops& ops) { write_cache(ops, keys, values, head_dim, positions, {key_cache, value_cache}); });
+int32_t assay_op_key_lane(const char* isa, int32_t* lane) {
+  return with_ops(isa, [&](const Ops& ops) { *lane = ops.key_lane; });
 }
 
-int32_t assay_op_attention(const char* isa, int32_t form, const float* q, const int32_t* visible, int32_t count,
-                           int32_t head_dim, const float* keys, const float* values, int32_t positions, float* out) {
+int32_t assay_op_kv_write(const char* isa, int32_t type, const float* keys, const float* values, int32_t head_dim,
+                          int32_t positions, uint8_t* blocks) {
   return with_ops(isa, [&](const Ops& ops) {
-    if (count < 1 || count > kMostQueries || head_dim < 8 || head_dim > kMostHeadDim || head_dim % 8 != 0) {
-      bad_argument("a tile of queries that no backend takes");
+    write_blocks(ops, kv_type(type), keys, values, head_dim, positions, blocks);
+  });
+}
+
+int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const float* q, const int32_t* visible,
+                           int32_t count, int32_t head_dim, const float* keys, const float* values, int32_t positions,
+                           float* out) {
+  return with_ops(isa, [&](const Ops& ops) {
+    if (count < 1 || count > ops.most_queries || head_dim < 8 || head_dim > kMostHeadDim || head_dim % 8 != 0) {
+      bad_argument("a tile of queries that this backend does not take");
     }
+    const KvType kind = kv_type(type);
     const size_t width = static_cast<size_t>(head_dim);
-    std::vector<uint16_t> cache(2 * cache_halves(positions, head_dim));
-    const KvHead head{cache.data(), cache.data() + cache.size() / 2};
-    write_cache(ops, keys, values, head_dim, positions, head);
+    const size_t block_bytes = kv_block_bytes(kind, head_dim);
+    const size_t block_count = static_cast<size_t>((positions + kPositionBlock - 1) / kPositionBlock);
+    const Pages pages(block_count * block_bytes);
+    write_blocks(ops, kind, keys, values, head_dim, positions, pages.data());
+    std::vector<const uint8_t*> blocks;
+    for (size_t index = 0; index < block_count; ++index) blocks.push_back(pages.data() + index * block_bytes);
     if (form != 0) {
       float* outputs[kMostQueries];
       for (int i = 0; i < count; ++i) outputs[i] = out + static_cast<size_t>(i) * width;
-      ops.attention_prefill({q, visible, count, head_dim}, head, outputs);
+      ops.attention_prefill({q, visible, count, head_dim, kind}, blocks.data(), outputs);
       return;
     }
     std::vector<float> partials;
     for (int i = 0; i < count; ++i) {
-      const int blocks = (visible[i] + kPositionBlock - 1) / kPositionBlock;
-      partials.assign(static_cast<size_t>(blocks) * partial_floats(head_dim), 0.0f);
-      const Queries query{q + static_cast<size_t>(i) * width, visible + i, 1, head_dim};
-      for (int block = 0; block < blocks; ++block) {
+      const int seen = (visible[i] + kPositionBlock - 1) / kPositionBlock;
+      partials.assign(static_cast<size_t>(seen) * partial_floats(head_dim), 0.0f);
+      const Queries query{q + static_cast<size_t>(i) * width, visible + i, 1, head_dim, kind};
+      for (int block = 0; block < seen; ++block) {
         float* partial = partials.data() + static_cast<size_t>(block) * partial_floats(head_dim);
-        ops.attention_decode(query, head, block, partial, partial_floats(head_dim));
+        ops.attention_decode(query, blocks[static_cast<size_t>(block)], block * kPositionBlock, partial,
+                             partial_floats(head_dim));
       }
-      ops.attention_fold(partials.data(), blocks, head_dim, out + static_cast<size_t>(i) * width);
+      ops.attention_fold(partials.data(), seen, head_dim, out + static_cast<size_t>(i) * width);
     }
   });
 }

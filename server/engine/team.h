@@ -36,12 +36,21 @@ class Team {
     // somebody. Every member must call it in the same order with the same count.
     template <typename Body>
     void phase(int count, const Body& body) {
+      phase(count, [] {}, body);
+    }
+
+    // The same, with prepare() before the first unit that this member takes, if it takes one.
+    template <typename Prepare, typename Body>
+    void phase(int count, const Prepare& prepare, const Body& body) {
       if (count == 0) return;
       if (team_.current() == phase_) {
         int finished = 0;
         for (int offset = 0; offset < team_.size(); ++offset) {
           const int owner = (index_ + offset) % team_.size();
-          for (int unit; (unit = team_.claim(phase_, owner, count)) >= 0; ++finished) body(unit);
+          for (int unit; (unit = team_.claim(phase_, owner, count)) >= 0; ++finished) {
+            if (finished == 0) prepare();
+            body(unit);
+          }
         }
         team_.finish(phase_, finished, count);
       }

@@ -1,146 +1,183 @@
-// Attention of up to kMostQueries queries over one position block, and the fold of blocks.
+// Attention of a tile of queries over one position block, and the fold of blocks.
 //
-// Everything attention does is here, once: decode and prefill call the same
-// functions, and an output's operations do not depend on how many queries share
-// the block. A score is one fused chain over the head's dimensions; a weighted
-// value is one fused chain over the positions; hidden positions weigh exactly 0.
+// Everything attention does is here, once, for any width of vector (`Lanes`):
+// decode and prefill call the same functions, and an output's operations do not
+// depend on how many queries share the block. A score is one fused chain over
+// the head's dimensions; a weighted value is one fused chain over the
+// positions; hidden positions weigh exactly 0. Int8 keys and values are widened
+// as they are read: a position's key scale multiplies its score, its value
+// scale multiplies its weight after the sum of weights was taken.
 #pragma once
 
-#include "cpu.h"
-#include "simd.h"
+#include "../ops.h"
+#include "lanes8.h"
 
 namespace assay::cpu {
 namespace {
 
 struct BlockState {
-  alignas(32) float weighted[kMostQueries][kMostHeadDim];
+  alignas(64) float weighted[kMostQueries][kMostHeadDim];
   float largest[kMostQueries];
   float sum[kMostQueries];
 };
 
+// The parts of a position block (ops.h) of items of one type.
+template <typename Item>
+struct BlockView {
+  BlockView(const uint8_t* block, int head_dim)
+      : keys(reinterpret_cast<const Item*>(block)),
+        values(keys + static_cast<size_t>(kPositionBlock) * head_dim),
+        key_scale(reinterpret_cast<const float*>(values + static_cast<size_t>(kPositionBlock) * head_dim)),
+        value_scale(key_scale + kPositionBlock) {}
+
+  static constexpr bool scaled = sizeof(Item) == 1;
+
+  const Item* keys;
+  const Item* values;
+  const float* key_scale;  // only where scaled
+  const float* value_scale;
+};
+
 // total[i][j] += a[i] * b[j]. The smaller side is held in registers and the
-// other passes through one, so that 12 sums fit beside them in 16 registers.
-template <int kA, int kB, typename LoadA, typename LoadB>
-inline void outer_product(const LoadA& load_a, const LoadB& load_b, __m256 (&total)[kA][kB]) {
+// other passes through one, so that the sums fit beside them.
+template <typename Lanes, int kA, int kB, typename LoadA, typename LoadB>
+inline void outer_product(const LoadA& load_a, const LoadB& load_b, typename Lanes::Float (&total)[kA][kB]) {
   if constexpr (kA <= kB) {
-    __m256 a[kA];
-#pragma GCC unroll 6
+    typename Lanes::Float a[kA];
+#pragma GCC unroll 12
     for (int i = 0; i < kA; ++i) a[i] = load_a(i);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int j = 0; j < kB; ++j) {
-      const __m256 b = load_b(j);
-#pragma GCC unroll 6
-      for (int i = 0; i < kA; ++i) total[i][j] = _mm256_fmadd_ps(a[i], b, total[i][j]);
+      const typename Lanes::Float b = load_b(j);
+#pragma GCC unroll 12
+      for (int i = 0; i < kA; ++i) total[i][j] = Lanes::fma(a[i], b, total[i][j]);
     }
   } else {
-    __m256 b[kB];
-#pragma GCC unroll 6
+    typename Lanes::Float b[kB];
+#pragma GCC unroll 12
     for (int j = 0; j < kB; ++j) b[j] = load_b(j);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < kA; ++i) {
-      const __m256 a = load_a(i);
-#pragma GCC unroll 6
-      for (int j = 0; j < kB; ++j) total[i][j] = _mm256_fmadd_ps(a, b[j], total[i][j]);
+      const typename Lanes::Float a = load_a(i);
+#pragma GCC unroll 12
+      for (int j = 0; j < kB; ++j) total[i][j] = Lanes::fma(a, b[j], total[i][j]);
     }
   }
 }
 
-// Scores of kGroups groups of eight positions. Meanwhile the keys of the groups
-// after the next and the values of these positions are fetched.
-template <int kQueries, int kGroups>
-void scores_tile(const float* q, int head_dim, const uint16_t* keys, const uint16_t* values, float* scores) {
-  __m256 total[kQueries][kGroups] = {};
-  const int halves = kGroups * kKeyLane;  // of a tile, for each dimension
+// Scores of kGroups groups of Lanes::width positions. Meanwhile the keys of the
+// groups after the next and the values of these positions are fetched.
+template <typename Lanes, int kQueries, int kGroups, typename Item>
+void scores_tile(const float* q, int head_dim, const Item* keys, const Item* values, const float* key_scale,
+                 float* scores) {
+  typename Lanes::Float total[kQueries][kGroups];
+  for (auto& row : total) {
+    for (auto& sum : row) sum = Lanes::zero();
+  }
+  constexpr int kItems = kGroups * Lanes::width;                                // of a tile, for each dimension
+  constexpr int kStride = 64 / static_cast<int>(kItems * sizeof(Item)) > 1 ? 2 : 1;  // dimensions a cache line holds
   for (int d = 0; d < head_dim; ++d) {
-    _mm_prefetch(reinterpret_cast<const char*>(keys + (2 * head_dim + d) * halves), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(values + d * halves), _MM_HINT_T0);
-    outer_product<kQueries, kGroups>([&](int i) { return _mm256_broadcast_ss(q + i * head_dim + d); },
-                                     [&](int g) { return load_half(keys + (g * head_dim + d) * kKeyLane); }, total);
+    if (d % kStride == 0) {
+      _mm_prefetch(reinterpret_cast<const char*>(keys + (2 * head_dim + d) * kItems), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(values + d * kItems), _MM_HINT_T0);
+    }
+    outer_product<Lanes, kQueries, kGroups>([&](int i) { return Lanes::all(q + i * head_dim + d); },
+                                            [&](int g) { return Lanes::load(keys + (g * head_dim + d) * Lanes::width); },
+                                            total);
   }
-  for (int i = 0; i < kQueries; ++i) {
-    for (int g = 0; g < kGroups; ++g) _mm256_storeu_ps(scores + i * kPositionBlock + g * kKeyLane, total[i][g]);
+  for (int g = 0; g < kGroups; ++g) {
+    for (int i = 0; i < kQueries; ++i) {
+      typename Lanes::Float score = total[i][g];
+      if (BlockView<Item>::scaled) score = Lanes::mul(score, Lanes::load(key_scale + g * Lanes::width));
+      Lanes::store(scores + i * kPositionBlock + g * Lanes::width, score);
+    }
   }
 }
 
-// Weighted values of kVectors * 8 dimensions over `count` positions.
-template <int kQueries, int kVectors>
-void values_tile(const float* weights, int count, const uint16_t* values, int head_dim, float* out) {
-  __m256 total[kQueries][kVectors] = {};
+// Weighted values of kVectors * Lanes::width dimensions over `count` positions.
+template <typename Lanes, int kQueries, int kVectors, typename Item>
+void values_tile(const float* weights, int count, const Item* values, int head_dim, float* out) {
+  typename Lanes::Float total[kQueries][kVectors];
+  for (auto& row : total) {
+    for (auto& sum : row) sum = Lanes::zero();
+  }
   for (int position = 0; position < count; ++position) {
-    outer_product<kQueries, kVectors>(
-        [&](int i) { return _mm256_broadcast_ss(weights + i * kPositionBlock + position); },
-        [&](int v) { return load_half(values + position * head_dim + 8 * v); }, total);
+    outer_product<Lanes, kQueries, kVectors>(
+        [&](int i) { return Lanes::all(weights + i * kPositionBlock + position); },
+        [&](int v) { return Lanes::load(values + position * head_dim + Lanes::width * v); }, total);
   }
   for (int i = 0; i < kQueries; ++i) {
-    for (int v = 0; v < kVectors; ++v) _mm256_storeu_ps(out + i * kMostHeadDim + 8 * v, total[i][v]);
+    for (int v = 0; v < kVectors; ++v) Lanes::store(out + i * kMostHeadDim + Lanes::width * v, total[i][v]);
   }
 }
 
-// Scores to weights in place: exp(score - largest), 0 from `visible` on up to `count` (a multiple of 8).
-inline void softmax_block(float* scores, int visible, int count, float* largest, float* sum) {
-  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const __m256 hidden = _mm256_set1_ps(-__builtin_inff());
-  const auto shown = [&](int i) {
-    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(visible - i), lanes));
-  };
-  __m256 most = hidden;
-  for (int i = 0; i < count; i += 8) {
-    most = _mm256_max_ps(most, _mm256_blendv_ps(hidden, _mm256_loadu_ps(scores + i), shown(i)));
+// Scores to weights in place: exp(score - largest), times the value's scale where there is one; 0 from `visible`
+// on up to `count` (a multiple of Lanes::width).
+template <typename Lanes>
+inline void softmax_block(float* scores, int visible, int count, const float* value_scale, float* largest,
+                          float* sum) {
+  using Float = typename Lanes::Float;
+  const Float hidden = Lanes::all(-__builtin_inff());
+  Float most = hidden;
+  for (int i = 0; i < count; i += Lanes::width) {
+    most = Lanes::max(most, Lanes::first(visible - i, Lanes::load(scores + i), hidden));
   }
-  *largest = max_lanes(most);
-  const __m256 shift = _mm256_set1_ps(*largest);
-  __m256 total = _mm256_setzero_ps();
-  for (int i = 0; i < count; i += 8) {
-    const __m256 weight = _mm256_and_ps(exp8(_mm256_sub_ps(_mm256_loadu_ps(scores + i), shift)), shown(i));
-    _mm256_storeu_ps(scores + i, weight);
-    total = _mm256_add_ps(total, weight);
+  *largest = Lanes::largest(most);
+  const Float shift = Lanes::all(*largest);
+  Float total = Lanes::zero();
+  for (int i = 0; i < count; i += Lanes::width) {
+    const Float shifted = Lanes::sub(Lanes::load(scores + i), shift);
+    Float weight = Lanes::first(visible - i, Lanes::exp(shifted), Lanes::zero());
+    total = Lanes::add(total, weight);
+    if (value_scale != nullptr) {
+      weight = Lanes::first(visible - i, Lanes::mul(weight, Lanes::load(value_scale + i)), Lanes::zero());
+    }
+    Lanes::store(scores + i, weight);
   }
-  *sum = sum_lanes(total);
+  *sum = Lanes::total(total);
 }
 
-template <int kQueries>
-void attend_tile(const Queries& queries, const KvHead& head, int block, BlockState& state) {
-  constexpr int kGroups = kQueries <= 3 ? 4 : 2;
-  constexpr int kVectors = kQueries <= 3 ? 4 : 2;
+template <typename Lanes, int kQueries, typename Item>
+void attend_tile(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
+  constexpr int kGroups = Lanes::template groups<kQueries>();
   const int head_dim = queries.head_dim;
-  const int begin = block * kPositionBlock;
-  const uint16_t* keys = head.keys + static_cast<size_t>(begin) * head_dim;
-  const uint16_t* values = head.values + static_cast<size_t>(begin) * head_dim;
+  const BlockView<Item> view(block, head_dim);
   int seen = 0;
-  for (int i = 0; i < kQueries; ++i) seen = queries.visible[i] - begin > seen ? queries.visible[i] - begin : seen;
+  for (int i = 0; i < kQueries; ++i) seen = queries.visible[i] - first > seen ? queries.visible[i] - first : seen;
   seen = seen < kPositionBlock ? seen : kPositionBlock;
 
-  alignas(32) float scores[kQueries * kPositionBlock];
-  for (int i = 0; i < seen; i += kGroups * kKeyLane) {
-    const size_t at = static_cast<size_t>(i) * head_dim;
-    scores_tile<kQueries, kGroups>(queries.q, head_dim, keys + at, values + at, scores + i);
+  alignas(64) float scores[kQueries * kPositionBlock];
+  for (int i = 0; i < seen; i += kGroups * Lanes::width) {
+    const size_t at = static_cast<size_t>(i) * static_cast<size_t>(head_dim);
+    scores_tile<Lanes, kQueries, kGroups>(queries.q, head_dim, view.keys + at, view.values + at, view.key_scale + i,
+                                          scores + i);
   }
-  const int rounded = (seen + kKeyLane - 1) / kKeyLane * kKeyLane;
+  const int rounded = (seen + Lanes::width - 1) / Lanes::width * Lanes::width;
+  const float* value_scale = BlockView<Item>::scaled ? view.value_scale : nullptr;
   for (int i = 0; i < kQueries; ++i) {
-    softmax_block(scores + i * kPositionBlock, queries.visible[i] - begin, rounded, &state.largest[i], &state.sum[i]);
+    softmax_block<Lanes>(scores + i * kPositionBlock, queries.visible[i] - first, rounded, value_scale,
+                         &state.largest[i], &state.sum[i]);
   }
+  constexpr int kDimensions = kGroups * Lanes::width;
   int d = 0;
-  for (; d + 8 * kVectors <= head_dim; d += 8 * kVectors) {
-    values_tile<kQueries, kVectors>(scores, seen, values + d, head_dim, state.weighted[0] + d);
+  for (; d + kDimensions <= head_dim; d += kDimensions) {
+    values_tile<Lanes, kQueries, kGroups>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
   }
-  for (; d < head_dim; d += 8) values_tile<kQueries, 1>(scores, seen, values + d, head_dim, state.weighted[0] + d);
+  for (; d < head_dim; d += 8) values_tile<Lanes8, kQueries, 1>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
 }
 
-inline void attend_block(const Queries& queries, const KvHead& head, int block, BlockState& state) {
-  switch (queries.count) {
-    case 1:
-      return attend_tile<1>(queries, head, block, state);
-    case 2:
-      return attend_tile<2>(queries, head, block, state);
-    case 3:
-      return attend_tile<3>(queries, head, block, state);
-    case 4:
-      return attend_tile<4>(queries, head, block, state);
-    case 5:
-      return attend_tile<5>(queries, head, block, state);
-    default:
-      return attend_tile<6>(queries, head, block, state);
+template <typename Lanes, typename Item, int kQueries = Lanes::most_queries>
+inline void attend_items(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
+  if constexpr (kQueries > 1) {
+    if (queries.count < kQueries) return attend_items<Lanes, Item, kQueries - 1>(queries, block, first, state);
   }
+  attend_tile<Lanes, kQueries, Item>(queries, block, first, state);
+}
+
+template <typename Lanes>
+inline void attend_block(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
+  if (queries.type == KvType::f16) return attend_items<Lanes, uint16_t>(queries, block, first, state);
+  attend_items<Lanes, int8_t>(queries, block, first, state);
 }
 
 // Adds a later block's state to a running one.
@@ -164,6 +201,39 @@ inline void normalise(const float* weighted, float sum, int head_dim, float* out
   for (int d = 0; d < head_dim; d += 8) {
     _mm256_storeu_ps(out + d, _mm256_mul_ps(_mm256_loadu_ps(weighted + d), inverse));
   }
+}
+
+// One block's partial results (ops.h: attention_decode).
+template <typename Lanes>
+inline void attend_partials(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
+  BlockState state;
+  attend_block<Lanes>(queries, block, first, state);
+  const size_t width = static_cast<size_t>(queries.head_dim);
+  for (int i = 0; i < queries.count; ++i) {
+    float* out = partials + static_cast<size_t>(i) * stride;
+    __builtin_memcpy(out, state.weighted[i], width * sizeof(float));
+    out[width] = state.largest[i];
+    out[width + 1] = state.sum[i];
+  }
+}
+
+// Every block, folded in order (ops.h: attention_prefill).
+template <typename Lanes>
+inline void attend_whole(const Queries& queries, const uint8_t* const* blocks, float* const* outputs) {
+  BlockState running;
+  attend_block<Lanes>(queries, blocks[0], 0, running);
+  int last = 0;
+  for (int i = 0; i < queries.count; ++i) last = queries.visible[i] > last ? queries.visible[i] : last;
+  BlockState next;
+  for (int first = kPositionBlock; first < last; first += kPositionBlock) {
+    attend_block<Lanes>(queries, blocks[first / kPositionBlock], first, next);
+    for (int i = 0; i < queries.count; ++i) {
+      if (queries.visible[i] <= first) continue;  // this query sees nothing of the block
+      fold(running.weighted[i], running.largest[i], running.sum[i], next.weighted[i], next.largest[i], next.sum[i],
+           queries.head_dim);
+    }
+  }
+  for (int i = 0; i < queries.count; ++i) normalise(running.weighted[i], running.sum[i], queries.head_dim, outputs[i]);
 }
 
 }  // namespace

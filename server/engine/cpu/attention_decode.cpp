@@ -1,18 +1,11 @@
 // attention, decode form: partial results of single blocks, which threads share out, and their fold.
 #include "attention_block.h"
+#include "cpu.h"
 
 namespace assay::cpu {
 
-void attention_decode(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride) {
-  BlockState state;
-  attend_block(queries, head, block, state);
-  const size_t width = static_cast<size_t>(queries.head_dim);
-  for (int i = 0; i < queries.count; ++i) {
-    float* out = partials + static_cast<size_t>(i) * stride;
-    __builtin_memcpy(out, state.weighted[i], width * sizeof(float));
-    out[width] = state.largest[i];
-    out[width + 1] = state.sum[i];
-  }
+void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
+  attend_partials<Lanes8>(queries, block, first, partials, stride);
 }
 
 void attention_fold(const float* partials, int count, int head_dim, float* out) {

@@ -4,6 +4,9 @@ namespace assay {
 
 const Ops& avx2_ops() {
   static constexpr Ops ops{"avx2",
+                           cpu::kKeyLane,
+                           cpu::kDecodeRows,
+                           cpu::kTileQueries,
                            cpu::embed,
                            cpu::rmsnorm,
                            cpu::quantise,

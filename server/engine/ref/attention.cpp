@@ -18,28 +18,55 @@ struct State {
   float sum;
 };
 
-// Positions [block * kPositionBlock, visible) of one query; visible is past the block's begin.
-State block_state(const float* q, int head_dim, const KvHead& head, int block, int visible) {
-  const size_t width = static_cast<size_t>(head_dim);
-  const size_t begin = static_cast<size_t>(block) * kPositionBlock;
-  const size_t count = std::min<size_t>(static_cast<size_t>(visible) - begin, kPositionBlock);
+// One position block of one head (ops.h), read item by item.
+class Block {
+ public:
+  Block(const uint8_t* data, KvType type, int head_dim)
+      : data_(data), type_(type), width_(static_cast<size_t>(head_dim)) {}
+
+  float key(size_t position, size_t d) const {
+    return item(position / kKeyLane * width_ * kKeyLane + d * kKeyLane + position % kKeyLane);
+  }
+  float value(size_t position, size_t d) const { return item((kPositionBlock + position) * width_ + d); }
+  float key_scale(size_t position) const { return scale(position); }
+  float value_scale(size_t position) const { return scale(kPositionBlock + position); }
+
+ private:
+  float item(size_t index) const {
+    if (type_ == KvType::f16) return half_to_float(reinterpret_cast<const uint16_t*>(data_)[index]);
+    return static_cast<float>(reinterpret_cast<const int8_t*>(data_)[index]);
+  }
+  float scale(size_t index) const {
+    if (type_ == KvType::f16) return 1.0f;
+    return reinterpret_cast<const float*>(data_ + 2 * kPositionBlock * width_)[index];
+  }
+
+  const uint8_t* data_;
+  KvType type_;
+  size_t width_;
+};
+
+// Positions [first, visible) of one query in the block that begins at `first`; visible is past it.
+State block_state(const float* q, const Queries& queries, const uint8_t* data, int first, int visible) {
+  const Block block(data, queries.type, queries.head_dim);
+  const size_t width = static_cast<size_t>(queries.head_dim);
+  const size_t count = std::min<size_t>(static_cast<size_t>(visible - first), kPositionBlock);
   float scores[kPositionBlock];
   State state;
   state.largest = -std::numeric_limits<float>::infinity();
   state.sum = 0.0f;
   for (size_t i = 0; i < count; ++i) {
-    const uint16_t* key = head.keys + (begin + i) / kKeyLane * width * kKeyLane + i % kKeyLane;
     float score = 0.0f;
-    for (size_t d = 0; d < width; ++d) score += q[d] * half_to_float(key[d * kKeyLane]);
-    scores[i] = score;
-    state.largest = std::max(state.largest, score);
+    for (size_t d = 0; d < width; ++d) score += q[d] * block.key(i, d);
+    scores[i] = score * block.key_scale(i);
+    state.largest = std::max(state.largest, scores[i]);
   }
   std::fill_n(state.weighted, width, 0.0f);
   for (size_t i = 0; i < count; ++i) {
     const float weight = exp(scores[i] - state.largest);
-    const uint16_t* value = head.values + (begin + i) * width;
-    for (size_t d = 0; d < width; ++d) state.weighted[d] += weight * half_to_float(value[d]);
     state.sum += weight;
+    const float scaled = weight * block.value_scale(i);
+    for (size_t d = 0; d < width; ++d) state.weighted[d] += scaled * block.value(i, d);
   }
   return state;
 }
@@ -60,10 +87,9 @@ void normalise(const State& state, int head_dim, float* out) {
 
 }  // namespace
 
-void attention_decode(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride) {
+void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
   for (int i = 0; i < queries.count; ++i) {
-    const State state =
-        block_state(queries.q + i * queries.head_dim, queries.head_dim, head, block, queries.visible[i]);
+    const State state = block_state(queries.q + i * queries.head_dim, queries, block, first, queries.visible[i]);
     float* out = partials + static_cast<size_t>(i) * stride;
     std::copy_n(state.weighted, queries.head_dim, out);
     out[queries.head_dim] = state.largest;
@@ -83,12 +109,12 @@ void attention_fold(const float* partials, int count, int head_dim, float* out) 
   normalise(state, head_dim, out);
 }
 
-void attention_prefill(const Queries& queries, const KvHead& head, float* const* outputs) {
+void attention_prefill(const Queries& queries, const uint8_t* const* blocks, float* const* outputs) {
   for (int i = 0; i < queries.count; ++i) {
     const float* q = queries.q + i * queries.head_dim;
-    State state = block_state(q, queries.head_dim, head, 0, queries.visible[i]);
-    for (int block = 1; block * kPositionBlock < queries.visible[i]; ++block) {
-      const State next = block_state(q, queries.head_dim, head, block, queries.visible[i]);
+    State state = block_state(q, queries, blocks[0], 0, queries.visible[i]);
+    for (int first = kPositionBlock; first < queries.visible[i]; first += kPositionBlock) {
+      const State next = block_state(q, queries, blocks[first / kPositionBlock], first, queries.visible[i]);
       fold(state, next.weighted, next.largest, next.sum, queries.head_dim);
     }
     normalise(state, queries.head_dim, outputs[i]);

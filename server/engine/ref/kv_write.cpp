@@ -1,4 +1,7 @@
-// kv_write: one position's key and value, narrowed to half, into the cache's layout (ops.h).
+// kv_write: one position's key and value into a block (ops.h), narrowed to its type.
+#include <algorithm>
+#include <cmath>
+
 #include "../half.h"
 #include "ref.h"
 
@@ -11,16 +14,38 @@ uint16_t narrow(float value) {
   return float_to_half(value);
 }
 
+float largest(const float* values, size_t count) {
+  float most = 0.0f;
+  for (size_t i = 0; i < count; ++i) most = std::max(most, std::fabs(values[i]));
+  return most;
+}
+
+// Writes int8 values `step` apart and returns their scale.
+float write_bytes(const float* values, size_t count, int8_t* out, size_t step) {
+  const float most = largest(values, count);
+  const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+  for (size_t i = 0; i < count; ++i) out[i * step] = static_cast<int8_t>(std::nearbyint(values[i] * inverse));
+  return most / 127.0f;
+}
+
 }  // namespace
 
-void kv_write(const float* key, const float* value, int head_dim, int position, const KvHead& head) {
+void kv_write(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block) {
   const size_t width = static_cast<size_t>(head_dim);
-  uint16_t* keys = head.keys + static_cast<size_t>(position / kKeyLane) * width * kKeyLane + position % kKeyLane;
-  uint16_t* values = head.values + static_cast<size_t>(position) * width;
-  for (size_t i = 0; i < width; ++i) {
-    keys[i * kKeyLane] = narrow(key[i]);
-    values[i] = narrow(value[i]);
+  const size_t key_at = static_cast<size_t>(position / kKeyLane) * width * kKeyLane + position % kKeyLane;
+  const size_t value_at = (kPositionBlock + static_cast<size_t>(position)) * width;
+  if (type == KvType::f16) {
+    uint16_t* halves = reinterpret_cast<uint16_t*>(block);
+    for (size_t i = 0; i < width; ++i) {
+      halves[key_at + i * kKeyLane] = narrow(key[i]);
+      halves[value_at + i] = narrow(value[i]);
+    }
+    return;
   }
+  int8_t* bytes = reinterpret_cast<int8_t*>(block);
+  float* scales = reinterpret_cast<float*>(block + 2 * kPositionBlock * width);
+  scales[position] = write_bytes(key, width, bytes + key_at, kKeyLane);
+  scales[kPositionBlock + position] = write_bytes(value, width, bytes + value_at, 1);
 }
 
 }  // namespace assay::ref

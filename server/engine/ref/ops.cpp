@@ -4,6 +4,9 @@ namespace assay {
 
 const Ops& plain_ops() {
   static const Ops ops{"plain",
+                       ref::kKeyLane,
+                       2,
+                       6,
                        ref::embed,
                        ref::rmsnorm,
                        ref::quantise,

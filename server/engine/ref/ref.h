@@ -8,6 +8,8 @@
 
 namespace assay::ref {
 
+constexpr int kKeyLane = 8;
+
 void embed(const Packed& table, int token, float* out);
 void rmsnorm(const float* x, const float* weight, int n, float epsilon, float* out);
 void quantise(const float* x, int n, const QuantisedRow& row);
@@ -15,10 +17,10 @@ void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, 
 void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output,
                      uint8_t* scratch);
 void rope(float* head, int rope_dim, const float* cosine, const float* sine);
-void kv_write(const float* key, const float* value, int head_dim, int position, const KvHead& head);
-void attention_decode(const Queries& queries, const KvHead& head, int block, float* partials, size_t stride);
+void kv_write(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block);
+void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride);
 void attention_fold(const float* partials, int count, int head_dim, float* out);
-void attention_prefill(const Queries& queries, const KvHead& head, float* const* outputs);
+void attention_prefill(const Queries& queries, const uint8_t* const* blocks, float* const* outputs);
 void silu_mul(const float* gate, const float* up, int n, float* out);
 int argmax(const float* x, int n);
 

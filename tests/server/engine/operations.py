@@ -13,6 +13,7 @@ from server.build import ensure_built
 Floats = npt.NDArray[np.float32]
 
 DECODE, PREFILL = 0, 1
+F16, INT8 = 0, 1
 POSITION_BLOCK = 128
 
 
@@ -81,24 +82,36 @@ class Operations:
         self._call("rope", out, 2 * len(cosine), cosine, sine)
         return out
 
-    def kv_write(
-        self, keys: Floats, values: Floats
-    ) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
-        """Returns the caches in position order, [positions, head_dim]."""
+    def kv_write(self, kv: int, keys: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """Returns what the blocks say the keys and values are, in position order, [positions, head_dim]."""
         positions, width = keys.shape
-        capacity = -(-positions // POSITION_BLOCK) * POSITION_BLOCK
-        key_cache, value_cache = np.zeros(capacity * width, np.uint16), np.zeros(capacity * width, np.uint16)
-        self._call("kv_write", keys, values, width, positions, key_cache, value_cache)
-        lanes = key_cache.reshape(-1, width, 8).transpose(0, 2, 1).reshape(-1, width)
-        return (
-            np.ascontiguousarray(lanes)[:positions].view(np.float16),
-            value_cache.reshape(-1, width)[:positions].view(np.float16),
-        )
+        lane = np.empty(1, np.int32)
+        self._call("key_lane", lane)
+        items = POSITION_BLOCK * width
+        kind = np.dtype(np.float16 if kv == F16 else np.int8)
+        block_bytes = 2 * items * kind.itemsize + (0 if kv == F16 else 8 * POSITION_BLOCK)
+        blocks = np.zeros((-(-positions // POSITION_BLOCK), block_bytes), np.uint8)
+        self._call("kv_write", kv, keys, values, width, positions, blocks)
+        split = [items * kind.itemsize, 2 * items * kind.itemsize]
+        key_part, value_part, scales = np.split(blocks, split, axis=1)
+        stored_keys = np.ascontiguousarray(key_part).view(kind).reshape(-1, width, lane[0])
+        stored_values = np.ascontiguousarray(value_part).view(kind).reshape(-1, width)
+        read_keys = stored_keys.transpose(0, 2, 1).reshape(-1, width).astype(np.float32)
+        read_values = stored_values.astype(np.float32)
+        if kv == INT8:
+            key_scale, value_scale = np.split(np.ascontiguousarray(scales).view(np.float32), 2, axis=1)
+            read_keys, read_values = (
+                read_keys * key_scale.reshape(-1, 1),
+                read_values * value_scale.reshape(-1, 1),
+            )
+        return read_keys[:positions], read_values[:positions]
 
-    def attention(self, form: int, q: Floats, visible: list[int], keys: Floats, values: Floats) -> Floats:
+    def attention(
+        self, form: int, q: Floats, visible: list[int], keys: Floats, values: Floats, kv: int = 0
+    ) -> Floats:
         out = np.empty_like(q)
         seen = np.array(visible, np.int32)
-        self._call("attention", form, q, seen, len(q), q.shape[1], keys, values, len(keys), out)
+        self._call("attention", form, kv, q, seen, len(q), q.shape[1], keys, values, len(keys), out)
         return out
 
     def silu_mul(self, gate: Floats, up: Floats) -> Floats:

@@ -9,7 +9,7 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
 from tests.server.engine import reference
-from tests.server.engine.operations import DECODE, PREFILL, Operations
+from tests.server.engine.operations import DECODE, F16, INT8, PREFILL, Operations
 
 KINDS = [
     GGMLQuantizationType.F32,
@@ -160,39 +160,51 @@ def test_rope_rotates_interleaved_pairs(operations: Operations, head_dim: int, r
 
 
 def test_kv_write_narrows_to_finite_halves_in_place(operations: Operations) -> None:
-    keys, values = gaussian(21, 64) * 100, gaussian(21, 64, seed=1)
+    keys, values = gaussian(213, 64) * 100, gaussian(213, 64, seed=1)
     keys[0, :6] = [1e9, -1e9, 65520.0, 1e-8, 6e-8, -3.05e-5]
-    for written, given in zip(operations.kv_write(keys, values), (keys, values), strict=True):
-        np.testing.assert_array_equal(written, np.clip(given, -65504, 65504).astype(np.float16))
+    for read, given in zip(operations.kv_write(F16, keys, values), (keys, values), strict=True):
+        np.testing.assert_array_equal(read, np.clip(given, -65504, 65504).astype(np.float16))
 
 
+@pytest.mark.parametrize("head_dim", [8, 40, 64])
+def test_kv_write_of_int8_scales_each_position(operations: Operations, head_dim: int) -> None:
+    spread = np.float32(10.0) ** np.linspace(-6, 6, 213, dtype=np.float32)[:, None]
+    keys, values = gaussian(213, head_dim) * spread, gaussian(213, head_dim, seed=1) * spread
+    values[17] = 0
+    for read, given in zip(operations.kv_write(INT8, keys, values), (keys, values), strict=True):
+        largest = np.abs(given).max(1, keepdims=True)
+        inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
+        np.testing.assert_array_equal(read, np.rint(given * inverse) * (largest / np.float32(127)))
+
+
+@pytest.mark.parametrize("kv", [F16, INT8], ids=["f16", "int8"])
 @pytest.mark.parametrize("head_dim", [8, 40, 64, 128])
-def test_attention_is_softmax_over_the_visible_positions(operations: Operations, head_dim: int) -> None:
+def test_attention_is_softmax_over_the_visible_positions(
+    operations: Operations, kv: int, head_dim: int
+) -> None:
     positions = 300
     keys, values = gaussian(positions, head_dim), gaussian(positions, head_dim, seed=1)
     q = gaussian(6, head_dim, seed=2) / np.float32(np.sqrt(head_dim))
-    exact_keys, exact_values = (
-        keys.astype(np.float16).astype(np.float64),
-        values.astype(np.float16).astype(np.float64),
-    )
+    exact_keys, exact_values = (read.astype(np.float64) for read in operations.kv_write(kv, keys, values))
     for visible in ([1, 1, 2, 3, 7, 8], [127, 128, 129, 255, 256, 257], [300, 299, 298, 297, 9, 130]):
         hidden = np.arange(positions)[None] >= np.array(visible)[:, None]
         scaled = q.astype(np.float64) * np.sqrt(head_dim)
         expected = reference.attention(scaled[None], exact_keys[None], exact_values[None], hidden)[0]
         for form in (DECODE, PREFILL):
             for count in range(1, 7):
-                answer = operations.attention(form, q[:count], visible[:count], keys, values)
+                answer = operations.attention(form, q[:count], visible[:count], keys, values, kv)
                 np.testing.assert_allclose(answer, expected[:count], rtol=1e-4, atol=1e-5)
 
 
-def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Operations) -> None:
+@pytest.mark.parametrize("kv", [F16, INT8], ids=["f16", "int8"])
+def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Operations, kv: int) -> None:
     keys, values, q = gaussian(400, 64), gaussian(400, 64, seed=1), gaussian(6, 64, seed=2)
     visible = [384, 385, 386, 120, 128, 257]
     alone = np.concatenate(
-        [operations.attention(DECODE, q[i : i + 1], visible[i : i + 1], keys, values) for i in range(6)]
+        [operations.attention(DECODE, q[i : i + 1], visible[i : i + 1], keys, values, kv) for i in range(6)]
     )
     for count in range(1, 7):
-        together = operations.attention(PREFILL, q[:count], visible[:count], keys, values)
+        together = operations.attention(PREFILL, q[:count], visible[:count], keys, values, kv)
         assert together.tobytes() == alone[:count].tobytes()
 
 
