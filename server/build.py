@@ -8,6 +8,11 @@ second builder waits for the first. The flags are fixed: no ``-march=native``
 and no fast-math, since the served bytes must depend on the named instruction
 set alone. Only the files of ``cpu/`` are compiled for AVX2; which path runs is
 decided at run time.
+
+The same sources can be compiled with a sanitizer, as a library of its own: a
+:class:`Variant` by argument, or by the name that the environment variable
+``ASSAY_ENGINE_SANITIZER`` holds. Such a library is for tests; it is several
+times slower, and its identity (flags, digest, fingerprint) is another one.
 """
 
 import fcntl
@@ -53,6 +58,26 @@ class EngineError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A way to compile the sources: the served library, or one that a sanitizer watches."""
+
+    flags: tuple[str, ...] = ()  # behind the fixed ones
+    link_flags: tuple[str, ...] = ()
+    simd: bool = True  # with the rooms that need an instruction set of their own
+
+
+RELEASE = Variant()
+# The program that loads it must bring the sanitizer's run-time library: by linking, or by LD_PRELOAD.
+SANITIZED = {
+    name: Variant(("-O1", "-g", "-fno-omit-frame-pointer", *flags), flags)
+    for name, flags in {
+        "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+        "thread": ("-fsanitize=thread",),
+    }.items()
+}
+
+
+@dataclass(frozen=True)
 class EngineBuild:
     """What a compiled library is, for the server's identity."""
 
@@ -72,10 +97,11 @@ class _Plan:
     sources: tuple[Path, ...]
     source_sha256: str
     avx2: bool
+    variant: Variant = RELEASE
 
     @property
     def flags(self) -> str:
-        text = " ".join((*_FLAGS, *_LINK_FLAGS))
+        text = " ".join((*_FLAGS, *self.variant.flags, *self.link_flags))
         return f"{text}; {_AVX2_ROOM}/: {' '.join(_AVX2_FLAGS)}" if self.avx2 else text
 
     @property
@@ -83,9 +109,13 @@ class _Plan:
         key = json.dumps([self.source_sha256, self.flags, self.version, platform.machine()])
         return hashlib.sha256(key.encode()).hexdigest()[:32]
 
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        return (*_LINK_FLAGS, *self.variant.link_flags)
+
     def arguments(self, source: Path) -> list[str]:
         """Returns the flags of one source file."""
-        flags = list(_FLAGS)
+        flags = [*_FLAGS, *self.variant.flags]
         if self.avx2:
             flags.append("-DASSAY_HAS_AVX2")
             if source.parent.name == _AVX2_ROOM:
@@ -93,13 +123,18 @@ class _Plan:
         return flags
 
 
-def ensure_built(output: Path = OUTPUT) -> EngineBuild:
+def ensure_built(output: Path = OUTPUT, variant: Variant | None = None) -> EngineBuild:
     """Returns the library of the present sources, compiling it when there is none.
 
+    Args:
+        output: where libraries are kept.
+        variant: how to compile them; by default as the environment says, without a word the served way.
+
     Raises:
-        EngineError: no C++ compiler was found, or it failed (its own words are in the message).
+        EngineError: no C++ compiler was found, or it failed (its own words are in the message), or
+            the environment names a sanitizer that there is none of.
     """
-    plan = _plan()
+    plan = _plan(_asked_variant() if variant is None else variant)
     folder = output / plan.name
     output.mkdir(parents=True, exist_ok=True)
     with _locked(output / f"{plan.name}.lock"):
@@ -125,9 +160,19 @@ def find_compiler() -> str:
     )
 
 
-def _plan() -> _Plan:
+def _asked_variant() -> Variant:
+    name = os.environ.get("ASSAY_ENGINE_SANITIZER", "")
+    if name and name not in SANITIZED:
+        raise EngineError(
+            f"there is no engine with the sanitizer {name!r}: set ASSAY_ENGINE_SANITIZER to one of "
+            f"{', '.join(SANITIZED)}, or unset it"
+        )
+    return SANITIZED[name] if name else RELEASE
+
+
+def _plan(variant: Variant = RELEASE) -> _Plan:
     compiler = find_compiler()
-    avx2 = platform.machine() in ("x86_64", "AMD64")
+    avx2 = variant.simd and platform.machine() in ("x86_64", "AMD64")
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".cpp", ".h"))
     digest = hashlib.sha256()
     for path in files:
@@ -139,7 +184,7 @@ def _plan() -> _Plan:
     fast = [path for path in units if path.parent.name == _AVX2_ROOM]
     sources = (*(path for path in units if path not in fast), *(fast if avx2 else ()))
     version = _run([compiler, "--version"]).partition("\n")[0].strip()
-    return _Plan(compiler, version, sources, digest.hexdigest(), avx2)
+    return _Plan(compiler, version, sources, digest.hexdigest(), avx2, variant)
 
 
 def _existing(folder: Path, plan: _Plan) -> EngineBuild | None:
@@ -165,7 +210,7 @@ def _build(folder: Path, plan: _Plan) -> EngineBuild:
         result = work / "result"
         result.mkdir()
         library = result / LIBRARY
-        _run([plan.compiler, *_LINK_FLAGS, "-o", str(library), *map(str, objects)])
+        _run([plan.compiler, *plan.link_flags, "-o", str(library), *map(str, objects)])
         digest = hashlib.sha256(library.read_bytes()).hexdigest()
         build = EngineBuild(folder / LIBRARY, digest, plan.source_sha256, plan.version, plan.flags)
         record = {**asdict(build), "library": LIBRARY}

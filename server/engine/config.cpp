@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLargestExtent = uint64_t{1} << 20;  // of a width; sizes computed from them fit
 
 int extent(const std::string& key, uint64_t value, uint64_t largest = kLargestExtent) {
-  if (value == 0 || value > largest) bad_file("metadata key '" + key + "' is " + std::to_string(value));
+  if (value == 0 || value > largest) bad_file("metadata key " + quoted(key) + " is " + std::to_string(value));
   return static_cast<int>(value);
 }
 
@@ -25,7 +25,7 @@ int optional(const Gguf& file, const std::string& key, int fallback) {
 void refuse_extensions(const Gguf& file) {
   if (file.integer_or("llama.expert_count", 0) != 0) unsupported("mixture-of-experts models are not served");
   if (file.find("llama.rope.scaling.type") != nullptr && file.text("llama.rope.scaling.type") != "none") {
-    unsupported("rope scaling '" + file.text("llama.rope.scaling.type") + "' is not served");
+    unsupported("rope scaling " + quoted(file.text("llama.rope.scaling.type")) + " is not served");
   }
 }
 
@@ -33,7 +33,9 @@ void refuse_extensions(const Gguf& file) {
 
 Config read_config(const Gguf& file) {
   const std::string architecture = file.text("general.architecture");
-  if (architecture != "llama") unsupported("architecture '" + architecture + "' is not served (only 'llama' is)");
+  if (architecture != "llama") {
+    unsupported("architecture " + quoted(architecture) + " is not served (only 'llama' is)");
+  }
   refuse_extensions(file);
 
   const Tensor* embedding = file.find_tensor("token_embd.weight");

@@ -78,7 +78,7 @@ uint32_t width(Value type) {
 
 Value value_type(uint32_t raw, std::string_view key) {
   if (raw > static_cast<uint32_t>(Value::f64)) {
-    bad_file("metadata key '" + std::string(key) + "' has the unknown value type " + std::to_string(raw));
+    bad_file("metadata key " + quoted(key) + " has the unknown value type " + std::to_string(raw));
   }
   return static_cast<Value>(raw);
 }
@@ -87,8 +87,7 @@ void skip_items(Cursor& cursor, Value type, uint64_t count, std::string_view key
   const uint32_t size = width(type);
   const uint64_t smallest = size != 0 ? size : 8;  // a string is at least its length
   if (count > cursor.left() / smallest) {
-    bad_file("metadata key '" + std::string(key) + "' claims " + std::to_string(count) +
-             " items, more than the file holds");
+    bad_file("metadata key " + quoted(key) + " claims " + std::to_string(count) + " items, more than the file holds");
   }
   if (size != 0) {
     cursor.take(count * size, "a metadata value");
@@ -109,7 +108,7 @@ Metadata read_metadata(Cursor& cursor) {
   if (entry.type == Value::array) {
     entry.item_type = value_type(cursor.number<uint32_t>("an array's type"), entry.key);
     if (entry.item_type == Value::array) {
-      unsupported("metadata key '" + std::string(entry.key) + "' is an array of arrays");
+      unsupported("metadata key " + quoted(entry.key) + " is an array of arrays");
     }
     entry.count = cursor.number<uint64_t>("an array's length");
   }
@@ -122,7 +121,7 @@ Metadata read_metadata(Cursor& cursor) {
 
 uint64_t multiply(uint64_t a, uint64_t b, const std::string& name) {
   uint64_t product;
-  if (__builtin_mul_overflow(a, b, &product)) bad_file("tensor '" + name + "' is larger than can be addressed");
+  if (__builtin_mul_overflow(a, b, &product)) bad_file("tensor " + quoted(name) + " is larger than can be addressed");
   return product;
 }
 
@@ -140,12 +139,12 @@ Placed read_tensor(Cursor& cursor) {
   }
   tensor.dimensions = cursor.number<uint32_t>("a tensor's dimension count");
   if (tensor.dimensions == 0 || tensor.dimensions > kMostDimensions) {
-    bad_file("tensor '" + tensor.name + "' has " + std::to_string(tensor.dimensions) + " dimensions");
+    bad_file("tensor " + quoted(tensor.name) + " has " + std::to_string(tensor.dimensions) + " dimensions");
   }
   tensor.rows = 1;
   for (uint32_t axis = 0; axis < tensor.dimensions; ++axis) {
     const uint64_t extent = cursor.number<uint64_t>("a tensor's shape");
-    if (extent == 0) bad_file("tensor '" + tensor.name + "' has a dimension of zero");
+    if (extent == 0) bad_file("tensor " + quoted(tensor.name) + " has a dimension of zero");
     if (axis == 0) {
       tensor.columns = extent;
     } else {
@@ -158,10 +157,10 @@ Placed read_tensor(Cursor& cursor) {
   try {
     type = traits(tensor.type);
   } catch (const Error& error) {
-    throw Error(error.status(), "tensor '" + tensor.name + "': " + error.what());
+    throw Error(error.status(), "tensor " + quoted(tensor.name) + ": " + error.what());
   }
   if (tensor.columns % type.block_values != 0) {
-    bad_file("tensor '" + tensor.name + "': a row of " + std::to_string(tensor.columns) +
+    bad_file("tensor " + quoted(tensor.name) + ": a row of " + std::to_string(tensor.columns) +
              " values is no multiple of the block of " + type.name);
   }
   const uint64_t row_bytes = multiply(tensor.columns / type.block_values, type.block_bytes, tensor.name);
@@ -177,7 +176,7 @@ T load(const uint8_t* bytes) {
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const char* wanted) {
-  bad_file("metadata key '" + std::string(key) + "' is not " + wanted);
+  bad_file("metadata key " + quoted(key) + " is not " + wanted);
 }
 
 }  // namespace
@@ -215,7 +214,7 @@ Gguf::Gguf(const uint8_t* data, size_t size) {
   for (uint64_t index = 0; index < metadata_count; ++index) {
     const Metadata entry = read_metadata(cursor);
     if (!keys_.emplace(entry.key, metadata_.size()).second) {
-      bad_file("metadata key '" + std::string(entry.key) + "' stands twice");
+      bad_file("metadata key " + quoted(entry.key) + " stands twice");
     }
     metadata_.push_back(entry);
   }
@@ -229,12 +228,14 @@ Gguf::Gguf(const uint8_t* data, size_t size) {
   const uint64_t start = (cursor.at() + alignment - 1) / alignment * alignment;
   for (Placed& item : placed) {
     Tensor& tensor = item.tensor;
-    if (item.offset % alignment != 0) bad_file("tensor '" + tensor.name + "' begins at an unaligned offset");
+    if (item.offset % alignment != 0) bad_file("tensor " + quoted(tensor.name) + " begins at an unaligned offset");
     if (start > size || item.offset > size - start || tensor.byte_size > size - start - item.offset) {
-      bad_file("tensor '" + tensor.name + "' lies past the end of the file");
+      bad_file("tensor " + quoted(tensor.name) + " lies past the end of the file");
     }
     tensor.data = data + start + item.offset;
-    if (!names_.emplace(tensor.name, tensors_.size()).second) bad_file("tensor '" + tensor.name + "' stands twice");
+    if (!names_.emplace(tensor.name, tensors_.size()).second) {
+      bad_file("tensor " + quoted(tensor.name) + " stands twice");
+    }
     tensors_.push_back(std::move(tensor));
   }
   check_layout();
@@ -246,7 +247,7 @@ void Gguf::check_layout() const {
   std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->data < b->data; });
   for (size_t index = 1; index < order.size(); ++index) {
     if (order[index - 1]->data + order[index - 1]->byte_size > order[index]->data) {
-      bad_file("tensors '" + order[index - 1]->name + "' and '" + order[index]->name + "' overlap");
+      bad_file("tensors " + quoted(order[index - 1]->name) + " and " + quoted(order[index]->name) + " overlap");
     }
   }
 }
@@ -263,14 +264,14 @@ const Tensor* Gguf::find_tensor(const std::string& name) const {
 
 std::string Gguf::text(std::string_view key) const {
   const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key '" + std::string(key) + "' is missing");
+  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
   if (entry->type != Value::string) wrong_type(key, "a string");
   return {reinterpret_cast<const char*>(entry->bytes) + 8, entry->byte_size - 8};
 }
 
 uint64_t Gguf::integer(std::string_view key) const {
   const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key '" + std::string(key) + "' is missing");
+  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
   int64_t value = 0;
   switch (entry->type) {
     case Value::u8:
@@ -298,7 +299,7 @@ uint64_t Gguf::integer(std::string_view key) const {
     default:
       wrong_type(key, "an integer");
   }
-  if (value < 0) bad_file("metadata key '" + std::string(key) + "' is negative or too large");
+  if (value < 0) bad_file("metadata key " + quoted(key) + " is negative or too large");
   return static_cast<uint64_t>(value);
 }
 
@@ -308,7 +309,7 @@ uint64_t Gguf::integer_or(std::string_view key, uint64_t fallback) const {
 
 double Gguf::real(std::string_view key) const {
   const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key '" + std::string(key) + "' is missing");
+  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
   if (entry->type == Value::f32) return load<float>(entry->bytes);
   if (entry->type == Value::f64) return load<double>(entry->bytes);
   wrong_type(key, "a floating-point number");

@@ -54,7 +54,7 @@ class Packer {
   void refuse_unused() const {
     for (const Tensor& tensor : file_.tensors()) {
       if (used_.count(tensor.name) == 0) {
-        unsupported("tensor '" + tensor.name + "' has no place in the architecture as it is served");
+        unsupported("tensor " + quoted(tensor.name) + " has no place in the architecture as it is served");
       }
     }
   }
