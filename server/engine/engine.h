@@ -1,8 +1,8 @@
 // A loaded model with its slots: what the C handle points to.
 #pragma once
 
+#include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "assay_engine.h"
@@ -10,6 +10,7 @@
 #include "config.h"
 #include "forward.h"
 #include "gguf.h"
+#include "request.h"
 #include "team.h"
 #include "weights.h"
 
@@ -20,23 +21,20 @@ class Engine {
   explicit Engine(const assay_options& options);
 
   void describe(assay_info& info) const;
-  const std::vector<Metadata>& metadata() const { return metadata_; }
+  const std::vector<Metadata>& metadata() const { return metadata_->entries(); }
   void fork(int source, int slot, int positions);
   int length(int slot);
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
-  void keep_metadata(const Gguf& file);
-  void check_slot(const std::string& name, int slot) const;
-  size_t check(const assay_chunk* chunks, size_t count) const;
+  Limits limits() const { return {slots_, context_, config_.vocabulary}; }
 
   const Ops* ops_;
   std::unique_ptr<Team> team_;
   Config config_{};
   int slots_;
   int context_;
-  std::vector<uint8_t> metadata_bytes_;
-  std::vector<Metadata> metadata_;
+  std::unique_ptr<KeptMetadata> metadata_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<Forward> forward_;
