@@ -21,7 +21,16 @@ constexpr int kMostQueries = 12;     // of a tile, in any backend
 
 // Activations of `count` rows, as float and as int8 blocks of 32: first every
 // block in order, then a second block of int8 for the residual of each refined
-// one. A block is about scale * q, and sum = scale * (sum of q in the block).
+// one, at 1 / 256 of its scale. A block is about scale * (q + residual / 256);
+// sum is that of q + residual / 256 over the block, which is exact in a float.
+//
+// A linear operation on quantised weights (scale w, minimum m, integers) is, for
+// each output, two chains of fused steps that are added at the end:
+//   main:     over the blocks in order    total = fma(scale, w * dot(q) + m * sum, total)
+//   residual: over the refined, in order  total = fma(scale / 256, w * dot(residual), total)
+// and where every block is refined, one chain alone:
+//   total = fma(scale, w * (dot(q) + dot(residual) / 256) + m * sum, total)
+// so that a block's weights are read once for both. Dots are exact integers.
 //
 // A row's rounding error is mostly that of its few widest blocks. On SmolLM2
 // refining the widest eighth before every matrix, and every block before the
@@ -31,8 +40,8 @@ struct Rows {
   const float* x;          // [count][columns]
   const int8_t* q;         // [count][blocks + refinements][32]
   const float* scale;      // [count][blocks + refinements]
-  const float* sum;        // [count][blocks + refinements]
-  const int32_t* refined;  // [count][refinements]: the block each residual belongs to, widest first
+  const float* sum;        // [count][blocks + refinements]; 0 past the blocks
+  const int32_t* refined;  // [count][refinements]: the block each residual belongs to, ascending
   int refinements;
   int count;
 };
@@ -94,8 +103,9 @@ struct Ops {
   // out = x / sqrt(mean(x^2) + epsilon) * weight, over n values; n a multiple of 8.
   void (*rmsnorm)(const float* x, const float* weight, int n, float epsilon, float* out);
 
-  // int8 form of a row of n values, n a multiple of 32: scale = max|x| / 127, q = round(x * 127 / max|x|), ties
-  // to even; its `refinements` blocks of largest scale are refined, the lowest index first among equals.
+  // int8 form of a row of n values, n a multiple of 32: scale = max|x| / 127, y = x * (127 / max|x|), q = round(y),
+  // ties to even; its `refinements` blocks of largest scale, the lowest index first among equals, have the
+  // residual round((y - q) * 256), at most 127 in size.
   void (*quantise)(const float* x, int n, const QuantisedRow& row);
 
   // Panels [begin, end) of a matrix times the rows; output 0 is the first row of panel `begin`.

@@ -1,9 +1,7 @@
 // qlinear: panels of a packed matrix times rows of activations.
 //
-// Output = sum over the activations' stored blocks, in order, of weight scale *
-// activation scale * (integer dot product) + weight minimum * activation sum; a
-// residual meets the weights of the block it refines. Matrices of floats
-// take the float activations instead, column by column.
+// The chains are those of ops.h, without fused steps. Matrices of floats take
+// the float activations instead, column by column.
 #include <vector>
 
 #include "panel.h"
@@ -51,14 +49,23 @@ void quantised_row(const Packed& matrix, const uint8_t* panel, int lane, const R
     const float* scale = rows.scale + static_cast<size_t>(row) * static_cast<size_t>(stored);
     const float* sum = rows.sum + static_cast<size_t>(row) * static_cast<size_t>(stored);
     const int32_t* refined = rows.refined + row * rows.refinements;
+    const bool all_refined = rows.refinements == blocks;
     float total = 0.0f;
-    for (int index = 0; index < stored; ++index) {
-      const size_t block = static_cast<size_t>(index < blocks ? index : refined[index - blocks]);
-      const int product = dot(weights.integers.data() + block * kBlock, q + index * kBlock);
-      total += static_cast<float>(product) * (weights.scale[block] * scale[index]);
-      total += weights.minimum[block] * sum[index];
+    for (int block = 0; block < blocks; ++block) {
+      const size_t b = static_cast<size_t>(block);
+      float product = static_cast<float>(dot(weights.integers.data() + b * kBlock, q + block * kBlock));
+      if (all_refined) {
+        product += static_cast<float>(dot(weights.integers.data() + b * kBlock, q + (blocks + block) * kBlock)) * 0x1p-8f;
+      }
+      total += scale[block] * (weights.scale[b] * product + weights.minimum[b] * sum[block]);
     }
-    store(output, row, column, total);
+    float residual = 0.0f;
+    for (int extra = 0; !all_refined && extra < rows.refinements; ++extra) {
+      const size_t b = static_cast<size_t>(refined[extra]);
+      const int product = dot(weights.integers.data() + b * kBlock, q + (blocks + extra) * kBlock);
+      residual += scale[blocks + extra] * (weights.scale[b] * static_cast<float>(product));
+    }
+    store(output, row, column, total + residual);
   }
 }
 

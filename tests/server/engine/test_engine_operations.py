@@ -67,7 +67,7 @@ def test_quantise_rounds_to_nearest_even_within_each_block(operations: Operation
     row = operations.quantise(x)
     np.testing.assert_array_equal(row.q, expected.astype(np.int8))
     np.testing.assert_array_equal(row.scale, largest / np.float32(127))
-    np.testing.assert_array_equal(row.sum, row.scale * expected.sum(1).astype(np.float32))
+    np.testing.assert_array_equal(row.sum, expected.sum(1).astype(np.float32))
 
 
 def test_quantise_refines_the_widest_blocks_the_first_among_equals(operations: Operations) -> None:
@@ -76,11 +76,15 @@ def test_quantise_refines_the_widest_blocks_the_first_among_equals(operations: O
         x[32 * block] = width * 10
     for count in range(7):
         row = operations.quantise(x, count)
-        assert row.refined.tolist() == [4, 1, 2, 5, 0, 3][:count]
+        assert row.refined.tolist() == sorted([4, 1, 2, 5, 0, 3][:count])
+        np.testing.assert_array_equal(row.scale[6:], row.scale[row.refined] / 256)
+        totals = row.q[:6].sum(1, dtype=np.float32)
+        totals[row.refined] += row.q[6:].sum(1) / np.float32(256)
+        np.testing.assert_array_equal(row.sum, np.concatenate([totals, np.zeros(count, np.float32)]))
         error = np.abs(row.values() - x).reshape(-1, 32).max(1)
         for block in range(6):
             scale = row.scale[block]
-            assert error[block] <= scale * (0.5 / 254 if block in row.refined else 0.5) * 1.001 + 1e-6
+            assert error[block] <= scale * (1.0 / 256 if block in row.refined else 0.5) * 1.001 + 1e-6
     assert (
         np.abs(operations.quantise(x, 6).values() - x).max()
         < np.abs(operations.quantise(x).values() - x).max() / 100
