@@ -6,8 +6,8 @@ that an edited source or another compiler is another library and never a stale
 one. A build happens in a temporary directory and appears by one rename; a
 second builder waits for the first. The flags are fixed: no ``-march=native``
 and no fast-math, since the served bytes must depend on the named instruction
-set alone. Only the files of ``cpu/`` are compiled for AVX2; which path runs is
-decided at run time.
+set alone. Only the files of ``cpu/`` are compiled for AVX2, and those of
+``cpu/avx512/`` for AVX-512; which path runs is decided at run time.
 
 The same sources can be compiled with a sanitizer, as a library of its own: a
 :class:`Variant` by argument, or by the name that the environment variable
@@ -47,8 +47,14 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
 )
-_AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-_AVX2_ROOM = "cpu"
+# Rooms whose files may use more than every x86-64 CPU has, in the order they are linked.
+_SIMD_ROOMS = {
+    "cpu": ("-mavx2", "-mfma", "-mf16c"),
+    "cpu/avx512": (
+        *("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw"),
+        *("-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mprefer-vector-width=512"),
+    ),
+}
 _LINK_FLAGS = ("-shared", "-pthread", "-Wl,--build-id=none")
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -85,7 +91,7 @@ class EngineBuild:
     library_sha256: str
     source_sha256: str  # over the names and bytes of every source file
     compiler: str  # first line of its --version
-    flags: str  # of every file, then of the AVX2 files
+    flags: str  # of every file, then of the rooms for one instruction set
 
 
 @dataclass(frozen=True)
@@ -96,13 +102,14 @@ class _Plan:
     version: str
     sources: tuple[Path, ...]
     source_sha256: str
-    avx2: bool
+    simd: bool  # with the rooms of _SIMD_ROOMS
     variant: Variant = RELEASE
 
     @property
     def flags(self) -> str:
         text = " ".join((*_FLAGS, *self.variant.flags, *self.link_flags))
-        return f"{text}; {_AVX2_ROOM}/: {' '.join(_AVX2_FLAGS)}" if self.avx2 else text
+        rooms = _SIMD_ROOMS if self.simd else {}
+        return "; ".join([text, *(f"{room}/: {' '.join(flags)}" for room, flags in rooms.items())])
 
     @property
     def name(self) -> str:
@@ -116,10 +123,9 @@ class _Plan:
     def arguments(self, source: Path) -> list[str]:
         """Returns the flags of one source file."""
         flags = [*_FLAGS, *self.variant.flags]
-        if self.avx2:
-            flags.append("-DASSAY_HAS_AVX2")
-            if source.parent.name == _AVX2_ROOM:
-                flags.extend(_AVX2_FLAGS)
+        if self.simd:
+            flags.append("-DASSAY_HAS_X86")
+            flags.extend(_SIMD_ROOMS.get(source.parent.as_posix(), ()))
         return flags
 
 
@@ -172,7 +178,7 @@ def _asked_variant() -> Variant:
 
 def _plan(variant: Variant = RELEASE) -> _Plan:
     compiler = find_compiler()
-    avx2 = variant.simd and platform.machine() in ("x86_64", "AMD64")
+    simd = variant.simd and platform.machine() in ("x86_64", "AMD64")
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".cpp", ".h"))
     digest = hashlib.sha256()
     for path in files:
@@ -180,11 +186,12 @@ def _plan(variant: Variant = RELEASE) -> _Plan:
         digest.update(f"{path.relative_to(SOURCES).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     units = [path.relative_to(SOURCES) for path in files if path.suffix == ".cpp"]
-    # Linked last, the AVX2 room cannot lend a function that two rooms define to the portable one.
-    fast = [path for path in units if path.parent.name == _AVX2_ROOM]
-    sources = (*(path for path in units if path not in fast), *(fast if avx2 else ()))
+    # Linked last, a room for more cannot lend a function that two rooms define to one for less.
+    rooms = [[path for path in units if path.parent.as_posix() == room] for room in _SIMD_ROOMS]
+    portable = [path for path in units if path.parent.as_posix() not in _SIMD_ROOMS]
+    sources = (*portable, *(path for room in rooms for path in room if simd))
     version = _run([compiler, "--version"]).partition("\n")[0].strip()
-    return _Plan(compiler, version, sources, digest.hexdigest(), avx2, variant)
+    return _Plan(compiler, version, sources, digest.hexdigest(), simd, variant)
 
 
 def _existing(folder: Path, plan: _Plan) -> EngineBuild | None:

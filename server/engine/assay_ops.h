@@ -1,6 +1,6 @@
 /* Single operations of a backend, for tests that compare each with exact arithmetic.
  *
- * `isa` names the backend ("plain", "avx2"). Weights are given as they lie in a
+ * `isa` names the backend ("plain", "avx2", "avx512"). Weights are given as they lie in a
  * GGUF file (`type` is the ggml tensor type, rows are contiguous) and packed
  * inside. `form` is 0 for the decode form of an operation and 1 for the prefill
  * form. Each call returns an assay_status; arrays have the shapes said in ops.h.
@@ -33,7 +33,8 @@ ASSAY_EXPORT int32_t assay_op_key_lane(const char* isa, int32_t* lane);
  * `type` is 0 for halves and 1 for int8. */
 ASSAY_EXPORT int32_t assay_op_kv_write(const char* isa, int32_t type, const float* keys, const float* values,
                                        int32_t head_dim, int32_t positions, uint8_t* blocks);
-/* out[count][head_dim] of queries q[count][head_dim] (1 to 6), query i seeing positions below visible[i]. */
+/* out[count][head_dim] of queries q[count][head_dim], query i seeing positions below visible[i]; count is at most
+ * what the backend computes together, which is 6 or more. */
 ASSAY_EXPORT int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const float* q,
                                         const int32_t* visible, int32_t count, int32_t head_dim, const float* keys,
                                         const float* values, int32_t positions, float* out);

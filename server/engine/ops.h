@@ -1,6 +1,6 @@
 // The operations a backend must provide, one file each in its room.
 //
-// A backend is a table of functions; ref/ is portable C++, cpu/ is AVX2. The
+// A backend is a table of functions; ref/ is portable C++, cpu/ is AVX2 and AVX-512. The
 // arithmetic of an output is fixed by the shape alone: which function computes
 // it (decode or prefill), beside how many others, in which order or on which
 // thread never changes a bit. Where both a decode and a prefill form exist they
@@ -140,8 +140,9 @@ struct Ops {
 };
 
 const Ops& plain_ops();
-#ifdef ASSAY_HAS_AVX2
+#ifdef ASSAY_HAS_X86
 const Ops& avx2_ops();
+const Ops& avx512_ops();
 #endif
 
 constexpr int kMostHeadDim = 256;

@@ -85,23 +85,25 @@ def test_the_flags_are_fixed_and_name_no_native_machine() -> None:
     assert "native" not in flags
 
 
-def test_only_the_avx2_room_is_compiled_for_avx2() -> None:
+def test_only_the_rooms_of_an_instruction_set_are_compiled_for_it() -> None:
     plan = build._plan()
     for source in plan.sources:
-        assert ("-mavx2" in plan.arguments(source)) == (source.parent.name == "cpu")
+        room = source.parent.as_posix()
+        assert ("-mavx2" in plan.arguments(source)) == (room in ("cpu", "cpu/avx512"))
+        assert ("-mavx512f" in plan.arguments(source)) == (room == "cpu/avx512")
 
 
 @pytest.mark.slow
-def test_the_avx2_room_lends_no_function_to_another(tmp_path: Path) -> None:
-    """A function that two rooms define is linked once: the AVX2 objects must define none of those."""
+def test_an_instruction_sets_room_lends_no_function_to_another(tmp_path: Path) -> None:
+    """A function that two rooms define is linked once: the objects of these rooms must define none of those."""
     plan = build._plan()
-    room = [path for path in plan.sources if path.parent.name == "cpu"]
+    room = [path for path in plan.sources if "cpu" in path.parts]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda source: build._compile(plan, source, tmp_path), room))
     for target in objects:
         names = subprocess.run([_nm(), "-C", str(target)], capture_output=True, text=True, check=True).stdout
         assert not [line for line in names.splitlines() if line[17:18] in ("W", "V", "u")], target
-    assert plan.avx2 == bool(objects)
+    assert plan.simd == bool(objects)
 
 
 def _nm() -> str:
@@ -123,7 +125,7 @@ def test_a_subnormal_flushing_caller_gets_the_same_bytes(tiny_path: Path) -> Non
     )
     source, library = tiny_path.parent / "flush.cpp", tiny_path.parent / "flush.so"
     source.write_text('extern "C" void flush() { __builtin_ia32_ldmxcsr(0x1f80 | 0x8040); }\n')
-    if build._plan().avx2:
+    if build._plan().simd:
         subprocess.run([find_compiler(), "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     answers = {
         subprocess.run(
@@ -133,6 +135,6 @@ def test_a_subnormal_flushing_caller_gets_the_same_bytes(tiny_path: Path) -> Non
             check=True,
             env={**os.environ},
         ).stdout
-        for mode in (("keep", "flush") if build._plan().avx2 else ("keep",))
+        for mode in (("keep", "flush") if build._plan().simd else ("keep",))
     }
     assert len(answers) == 1

@@ -1,0 +1,25 @@
+#include "avx512.h"
+
+namespace assay {
+
+const Ops& avx512_ops() {
+  static constexpr Ops ops{"avx512",
+                           cpu::avx512::kKeyLane,
+                           cpu::kDecodeRows,
+                           cpu::avx512::kTileQueries,
+                           cpu::embed,
+                           cpu::rmsnorm,
+                           cpu::quantise,
+                           cpu::qlinear_decode,
+                           cpu::qlinear_prefill,
+                           cpu::rope,
+                           cpu::avx512::kv_write,
+                           cpu::avx512::attention_decode,
+                           cpu::attention_fold,
+                           cpu::avx512::attention_prefill,
+                           cpu::silu_mul,
+                           cpu::argmax};
+  return ops;
+}
+
+}  // namespace assay
