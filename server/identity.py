@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from server.vocabulary import unsupported
+
 SCHEMA = "assay/identity/v1"
 READ_BYTES = 1 << 20
 
@@ -64,9 +66,12 @@ def canonical(value: object) -> bytes:
 
 
 def tokenizer_sha256(metadata: Mapping[str, object]) -> str:
-    """Return the SHA-256 over the canonical JSON of all `tokenizer.ggml.*` metadata."""
+    """Return the SHA-256 over the canonical JSON of all `tokenizer.ggml.*` metadata; StartError for NaN."""
     part = {key: value for key, value in metadata.items() if key.startswith("tokenizer.ggml.")}
-    return hashlib.sha256(canonical(part)).hexdigest()
+    try:
+        return hashlib.sha256(canonical(part)).hexdigest()
+    except ValueError as error:
+        raise unsupported("a number in its `tokenizer.ggml.*` metadata is not finite") from error
 
 
 def source_sha256(folder: Path) -> str:

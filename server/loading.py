@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import jinja2
-
 from server import identity
 from server.engine import Engine, EngineError
 from server.errors import MISSING_DEPENDENCY, StartError
@@ -20,6 +18,7 @@ from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
 from server.template import ChatTemplate
 from server.tokenizer import Tokenizer
+from server.vocabulary import shown
 
 logger = logging.getLogger(__name__)
 
@@ -109,16 +108,20 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             context=engine.context,
         )
         template = engine.metadata.get("tokenizer.chat_template")
-        described = identity.describe(
-            name=options.name,
-            model_sha256=digest.result(),
-            size_bytes=options.path.stat().st_size,
-            metadata=engine.metadata,
-            template=template if isinstance(template, str) else "",
-            engine=facts,
-            prefill_chunk=limits.prefill_alone,
-        )
-    served = assemble(options.name, engine, engine.metadata, described, metrics, limits)
+        try:
+            described = identity.describe(
+                name=options.name,
+                model_sha256=digest.result(),
+                size_bytes=options.path.stat().st_size,
+                metadata=engine.metadata,
+                template=template if isinstance(template, str) else "",
+                engine=facts,
+                prefill_chunk=limits.prefill_alone,
+            )
+            served = assemble(options.name, engine, engine.metadata, described, metrics, limits)
+        except BaseException:
+            engine.close()
+            raise
     logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
     return Loaded(served, engine)
 
@@ -168,19 +171,18 @@ def assemble(
 
 def _template(metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate | None:
     source = metadata.get("tokenizer.chat_template")
-    if not isinstance(source, str):
+    if source is None:
         return None
+    if not isinstance(source, str):
+        raise StartError(
+            "the model's chat template cannot be read",
+            f"`tokenizer.chat_template` is {shown(source)}, which is no text",
+            "use a model file with a valid tokenizer.chat_template",
+            MISSING_DEPENDENCY,
+        )
     variables = {}
     for variable, key in (("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")):
         token = metadata.get(f"tokenizer.ggml.{key}")
         if isinstance(token, int) and 0 <= token < tokenizer.size:
             variables[variable] = tokenizer.decode([token], control=True)
-    try:
-        return ChatTemplate(source, tokenizer.control_names, variables)
-    except jinja2.TemplateSyntaxError as error:
-        raise StartError(
-            "the model's chat template is no Jinja template",
-            f"line {error.lineno}: {error.message}",
-            "use a model file with a valid tokenizer.chat_template",
-            MISSING_DEPENDENCY,
-        ) from error
+    return ChatTemplate(source, tokenizer.control_names, variables)

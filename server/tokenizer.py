@@ -20,9 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import models, pre_tokenizers
 
-from server.errors import MISSING_DEPENDENCY, StartError
-
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+from server.vocabulary import CONTROL, UNKNOWN, UNUSED, USER_DEFINED, read_vocabulary, shown, unsupported
 
 # Names that end an answer in one chat format or another, beside the metadata's own end token: a model
 # trained on several formats ends with any of them.
@@ -49,42 +47,15 @@ def byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-def _metadata_list(metadata: Mapping[str, object], key: str) -> list[object]:
-    value = metadata.get(key)
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise _unsupported(f"the metadata has no list `{key}`")
-    return list(value)
-
-
-def _unsupported(why: str) -> StartError:
-    return StartError(
-        "the model's tokenizer cannot be rebuilt",
-        why,
-        "use a model with a GPT-2 BPE tokenizer and the pre-tokenizer `smollm`",
-        MISSING_DEPENDENCY,
-    )
-
-
 class Tokenizer:
     """A byte-level BPE tokenizer with explicit control tokens; safe to share between threads."""
 
     def __init__(self, metadata: Mapping[str, object]) -> None:
         """Rebuild the tokenizer from `tokenizer.ggml.*`; StartError names what is not supported."""
-        kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
-        if kind != "gpt2":
-            raise _unsupported(f"its kind is {kind!r}; only 'gpt2' is supported")
-        if split != "smollm":
-            raise _unsupported(f"its pre-tokenizer is {split!r}; only 'smollm' is supported")
-        names = [str(name) for name in _metadata_list(metadata, "tokenizer.ggml.tokens")]
-        types = [int(str(kind)) for kind in _metadata_list(metadata, "tokenizer.ggml.token_type")]
-        merges = [str(merge) for merge in _metadata_list(metadata, "tokenizer.ggml.merges")]
-        if len(names) != len(types):
-            raise _unsupported(f"{len(names)} tokens but {len(types)} token types")
-
+        given = read_vocabulary(metadata)
+        names, types = given.tokens, given.types
         vocabulary = {name: token for token, name in enumerate(names)}
-        self._bpe = LibraryTokenizer(
-            models.BPE(vocab=vocabulary, merges=[_pair(merge) for merge in merges], fuse_unk=False)
-        )
+        self._bpe = LibraryTokenizer(models.BPE(vocab=vocabulary, merges=list(given.merges), fuse_unk=False))
         self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Digits(individual_digits=True),
@@ -99,20 +70,12 @@ class Tokenizer:
             name: token for name, token in vocabulary.items() if types[token] in (CONTROL, UNKNOWN)
         }
         self._always = {name: token for name, token in vocabulary.items() if types[token] == USER_DEFINED}
-        self._names = tuple(names)
+        self._names = names
         self._split_all = _splitter([*self._control, *self._always])
         self.size = len(names)
-        begin = metadata.get("tokenizer.ggml.bos_token_id")
-        self._begin = begin if isinstance(begin, int) else None
-        self._add_begin = metadata.get("tokenizer.ggml.add_bos_token") is True and self._begin is not None
-        self.ends = frozenset(self._end_tokens(metadata))
-
-    def _end_tokens(self, metadata: Mapping[str, object]) -> Iterable[int]:
-        for key in ("eos", "eot", "eom"):
-            token = metadata.get(f"tokenizer.ggml.{key}_token_id")
-            if isinstance(token, int) and 0 <= token < self.size:
-                yield token
-        yield from (token for name, token in self._control.items() if name in END_NAMES)
+        self._begin, self._add_begin = given.begin, given.add_begin
+        named = (token for name, token in self._control.items() if name in END_NAMES)
+        self.ends = frozenset((*given.ends, *named))
 
     @property
     def control_names(self) -> Iterable[str]:
@@ -158,11 +121,6 @@ class Tokenizer:
         return b"".join(spell(token) for token in tokens).decode("utf-8", "replace")
 
 
-def _pair(merge: str) -> tuple[str, str]:
-    left, _, right = merge.partition(" ")
-    return left, right
-
-
 def _token_bytes(name: str, kind: int, alphabet: Mapping[str, int]) -> bytes:
     if kind in (CONTROL, UNKNOWN, UNUSED):
         return b""
@@ -171,7 +129,7 @@ def _token_bytes(name: str, kind: int, alphabet: Mapping[str, int]) -> bytes:
     try:
         return bytes(alphabet[character] for character in name)
     except KeyError as error:
-        raise _unsupported(f"the token {name!r} is not spelt in the byte-level alphabet") from error
+        raise unsupported(f"the token {shown(name)} is not spelt in the byte-level alphabet") from error
 
 
 def _splitter(names: Sequence[str]) -> re.Pattern[str]:
