@@ -1,0 +1,118 @@
+"""The radix tree against a plain search, and the prefix cache against slots that are lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.prefix import SHORTEST_MATCH, PrefixCache
+from server.radix import RadixTree, common_tokens
+
+sequences = st.lists(st.integers(0, 2), max_size=40)
+
+
+def plain_common(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.none() | sequences), max_size=30), sequences)
+def test_the_tree_finds_what_a_search_of_every_slot_finds(
+    changes: list[tuple[int, list[int] | None]], wanted: list[int]
+) -> None:
+    tree, held = RadixTree(), dict[int, list[int]]()
+    for slot, tokens in changes:
+        if tokens is None:
+            tree.remove(slot)
+            held.pop(slot, None)
+        else:
+            tree.insert(slot, tokens)
+            held[slot] = tokens
+    best = max((plain_common(tokens, wanted) for tokens in held.values()), default=0)
+    slot, length = tree.longest(wanted)
+    assert length == best
+    assert slot == min((s for s, t in held.items() if best and plain_common(t, wanted) == best), default=-1)
+    assert {s: tree.length(s) for s in held} == {s: len(t) for s, t in held.items()}
+    for slot in held:
+        tree.remove(slot)
+    assert tree.longest(wanted) == (-1, 0)
+
+
+@given(sequences, sequences)
+def test_common_tokens(a: list[int], b: list[int]) -> None:
+    assert common_tokens(a, b) == plain_common(a, b)
+
+
+class Lists:
+    """Slots that are lists of the tokens fed to them."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.held: list[list[int]] = [[] for _ in range(slots)]
+
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        assert 0 <= positions <= len(self.held[source])
+        self.held[slot] = self.held[source][:positions]
+
+
+requests = st.lists(
+    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.booleans(), st.integers(0, 3)),
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests, st.integers(0, 200))
+def test_a_slot_holds_the_prefix_it_is_said_to_hold(
+    requests: list[tuple[list[int], bool, int]], kept: int
+) -> None:
+    engine = Lists(4)
+    cache = PrefixCache(engine, kept)
+    busy: list[tuple[int, list[int]]] = []
+    for prompt, use, ending in requests:
+        if len(busy) == 3:  # one slot more than answers at once
+            slot, tokens = busy.pop(ending % 3)
+            cache.end(slot, [] if ending == 3 else tokens)
+        slot, length = cache.begin(prompt, use=use)
+        assert slot not in [other for other, _ in busy]
+        assert engine.held[slot] == prompt[:length]
+        assert length == 0 or (use and SHORTEST_MATCH <= length < len(prompt))
+        engine.held[slot] = list(prompt)
+        if ending:
+            cache.share(slot, prompt)
+        busy.append((slot, prompt))
+        assert all(engine.held[other] == tokens for other, tokens in busy)
+    for slot, tokens in busy:
+        cache.end(slot, tokens)
+    assert sum(len(tokens) for tokens in engine.held) <= kept
+
+
+def test_the_same_prompt_again_and_its_continuation_are_found() -> None:
+    engine = Lists(3)
+    cache = PrefixCache(engine, 1000)
+    prompt = list(range(100))
+    first, length = cache.begin(prompt, use=True)
+    assert length == 0
+    engine.held[first] = [*prompt, 7, 8]
+    cache.end(first, engine.held[first])
+    again, length = cache.begin(prompt, use=True)
+    assert (again != first, length) == (True, 99)  # the last token is always computed, the first answer kept
+    longer, length = cache.begin([*prompt, 7, 8, 9], use=True)
+    assert (longer, length) == (first, 102)  # goes on where the first answer ended
+    cold, length = cache.begin(prompt, use=False)
+    assert (length, engine.held[cold]) == (0, [])
+
+
+def test_the_least_recently_used_is_forgotten_first() -> None:
+    engine = Lists(3)
+    cache = PrefixCache(engine, 50)
+    for start in (0, 100, 200):
+        prompt = list(range(start, start + 20))
+        slot, _ = cache.begin(prompt, use=True)
+        engine.held[slot] = prompt
+        cache.end(slot, prompt)
+    assert sorted(len(tokens) for tokens in engine.held) == [0, 20, 20]
+    assert cache.begin([*range(20), 1], use=True)[1] == 0
+    assert cache.begin([*range(200, 220), 1], use=True)[1] == 20
