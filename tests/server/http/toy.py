@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from server.engine import Chunk, EngineError, StepResult
-from server.tokenizer import CONTROL, NORMAL, byte_alphabet
+from server.tokenizer import byte_alphabet
+from server.vocabulary import CONTROL, NORMAL
 
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 START, END = 1, 2
