@@ -12,14 +12,17 @@ from collections.abc import Awaitable, Callable
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.endpoints import chat_completions, completions
+from server.chat import chat_completions
+from server.completions import completions
 from server.errors import ApiError
 from server.follower import ClientGoneError
+from server.metrics import CONTENT_TYPE
 from server.service import Service
+from server.tokens import detokenize, tokenize
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ async def health(service: Service, request: Request) -> Response:
 
 async def metrics(service: Service, request: Request) -> Response:
     """Answer `GET /metrics` in Prometheus' text form."""
-    return PlainTextResponse(service.metrics.render(), media_type="text/plain; version=0.0.4")
+    return Response(service.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def identity(service: Service, request: Request) -> Response:
@@ -77,6 +80,8 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", chat_completions),
     ("POST", "/v1/completions", completions),
+    ("POST", "/tokenize", tokenize),
+    ("POST", "/detokenize", detokenize),
 )
 
 

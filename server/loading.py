@@ -11,8 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from server import identity
+from server.dialect import Dialect
 from server.engine import Engine, EngineError
 from server.errors import MISSING_DEPENDENCY, StartError
+from server.grammar import GrammarCompiler
 from server.metrics import Metrics
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
@@ -154,11 +156,14 @@ def assemble(
             MISSING_DEPENDENCY,
         )
     scheduler = Scheduler(engine, tokenizer, metrics, limits)
+    template = _template(metadata, tokenizer)
     served = Served(
         name=name,
         created=int(time.time()),
         tokenizer=tokenizer,
-        template=_template(metadata, tokenizer),
+        template=template,
+        dialect=Dialect.read(template.source, tokenizer) if template else Dialect(),
+        grammars=GrammarCompiler(tokenizer),
         scheduler=scheduler,
         context=engine.context,
         vocabulary=engine.vocabulary,

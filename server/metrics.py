@@ -1,15 +1,31 @@
-"""Counters and histograms in Prometheus' text form.
+"""Counters and histograms, shown in Prometheus' text form by its own client library.
 
-TTFT is from a choice's submission to its first token in the engine thread, ITL the gap between its tokens
-there. Each number is written by one thread only (the engine's or the event loop's), so none needs a lock.
+The library's counters take a lock for every count; on the path of every token that is too much. Each number
+here is written by one thread only (the engine's or the event loop's), so it needs none, and `collect` hands
+all of them to the library when somebody asks.
+
+Queue wait is from a choice's submission to its slot, TTFT from its submission to its first token in the
+engine thread, ITL the gap between its tokens there.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+WAIT_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 TTFT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 ITL_BOUNDS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -28,13 +44,15 @@ class Histogram:
         self._counts[bisect_left(self._bounds, seconds)] += 1
         self._sum += seconds
 
-    def lines(self, name: str) -> list[str]:
-        """Return the sample lines under `name`, cumulative as the format wants."""
-        out, total = [], 0
-        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+    def family(self, name: str, text: str) -> HistogramMetricFamily:
+        """Return the library's form, cumulative as it wants it."""
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        # A copy: the engine thread may count meanwhile.
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), list(self._counts), strict=True):
             total += count
-            out.append(f'{name}_bucket{{le="{bound}"}} {total}')
-        return [*out, f"{name}_sum {self._sum:.9g}", f"{name}_count {total}"]
+            buckets.append((bound, total))
+        return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
 
 
 @dataclass(slots=True)
@@ -42,34 +60,50 @@ class Metrics:
     """All that `/metrics` shows."""
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     generated_tokens: int = 0
     steps: int = 0
     engine_errors: int = 0
     running: int = 0
     waiting: int = 0
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)  # (route, HTTP status)
+    queue_wait: Histogram = field(default_factory=lambda: Histogram(WAIT_BOUNDS))
     ttft: Histogram = field(default_factory=lambda: Histogram(TTFT_BOUNDS))
     itl: Histogram = field(default_factory=lambda: Histogram(ITL_BOUNDS))
 
-    def render(self) -> str:
-        """Return the whole page."""
-        numbers = (
-            ("assay_prompt_tokens_total", "counter", "Prompt tokens read.", self.prompt_tokens),
-            ("assay_generation_tokens_total", "counter", "Tokens generated.", self.generated_tokens),
-            ("assay_engine_steps_total", "counter", "Batches run.", self.steps),
-            ("assay_engine_errors_total", "counter", "Batches that failed.", self.engine_errors),
-            ("assay_requests_running", "gauge", "Choices that hold a slot.", self.running),
-            ("assay_requests_waiting", "gauge", "Choices that wait for a slot.", self.waiting),
-        )
-        lines: list[str] = []
-        for name, kind, text, value in numbers:
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {value}"]
-        lines += ["# HELP assay_requests_total Requests answered.", "# TYPE assay_requests_total counter"]
-        for (route, status), count in sorted(self.requests.items()):
-            lines.append(f'assay_requests_total{{route="{route}",status="{status}"}} {count}')
-        for name, text, histogram in (
-            ("assay_time_to_first_token_seconds", "Submission to first token.", self.ttft),
-            ("assay_inter_token_latency_seconds", "Gap between two tokens of a choice.", self.itl),
+    def render(self) -> bytes:
+        """Return the whole page, the process' own figures included."""
+        registry = CollectorRegistry()
+        registry.register(_Page(self))
+        ProcessCollector(registry=registry)
+        return generate_latest(registry)
+
+
+class _Page(Collector):
+    """The metrics as the library collects them."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        for name, text, value in (
+            ("assay_prompt_tokens", "Prompt tokens of choices that began.", metrics.prompt_tokens),
+            ("assay_prompt_tokens_cached", "Of these, tokens not computed again.", metrics.cached_tokens),
+            ("assay_generation_tokens", "Tokens generated.", metrics.generated_tokens),
+            ("assay_engine_steps", "Batches run.", metrics.steps),
+            ("assay_engine_errors", "Batches that failed.", metrics.engine_errors),
         ):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} histogram", *histogram.lines(name)]
-        return "\n".join(lines) + "\n"
+            yield CounterMetricFamily(name, text, value=value)
+        yield GaugeMetricFamily("assay_requests_running", "Choices that hold a slot.", metrics.running)
+        yield GaugeMetricFamily("assay_requests_waiting", "Choices that wait for a slot.", metrics.waiting)
+        requests = CounterMetricFamily("assay_requests", "Requests answered.", labels=("route", "status"))
+        for (route, status), count in sorted(metrics.requests.items()):
+            requests.add_metric((route, str(status)), count)
+        yield requests
+        for name, text, histogram in (
+            ("assay_queue_wait_seconds", "Submission to a slot.", metrics.queue_wait),
+            ("assay_time_to_first_token_seconds", "Submission to first token.", metrics.ttft),
+            ("assay_inter_token_latency_seconds", "Gap between two tokens of a choice.", metrics.itl),
+        ):
+            yield histogram.family(name, text)

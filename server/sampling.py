@@ -4,8 +4,8 @@ Everything is float64, in a fixed order, and every tie goes to the lowest id, so
 own logits, parameters and seed and on nothing that runs beside it. The random numbers are Philox's (a
 counter-based generator), keyed by (seed, choice): one uniform number a token.
 
-Order: logit bias and penalties, then temperature, top-k, top-p, min-p. Penalties are OpenAI's:
-`logit - presence * [count > 0] - frequency * count` with counts over the answer's own tokens.
+Order: logit bias and penalties, the grammar's mask, then temperature, top-k, top-p, min-p. Penalties are
+OpenAI's: `logit - presence * [count > 0] - frequency * count` with counts over the answer's own tokens.
 Log-probabilities are of the model, before all of that.
 """
 
@@ -70,20 +70,24 @@ class Sampler:
         self._bias_ids = np.fromiter(bias.keys(), np.int64, len(bias))
         self._bias = np.fromiter(bias.values(), np.float64, len(bias))
 
-    def choose(self, logits: NDArray[np.float32], argmax: int) -> int:
+    def choose(self, logits: NDArray[np.float32], argmax: int, allowed: Ids | None = None) -> int:
         """Return the next token.
 
         Args:
             logits: float32 [vocabulary], not changed.
             argmax: the engine's own greedy choice for the row.
+            allowed: the ids that may be chosen, ascending and at least one; None: all.
         """
         sampling = self._sampling
-        if sampling.is_argmax:
+        if allowed is None and sampling.is_argmax:
             return argmax
         scores = logits.astype(np.float64)
         if sampling.adjusts:
             self._adjust(scores)
-        token = int(np.argmax(scores)) if sampling.temperature == 0 else self._draw(scores)
+        if allowed is not None:
+            scores = scores[allowed]
+        place = int(np.argmax(scores)) if sampling.temperature == 0 else self._draw(scores)
+        token = place if allowed is None else int(allowed[place])
         if sampling.presence_penalty or sampling.frequency_penalty:
             self._counts[token] = self._counts.get(token, 0) + 1
         return token
@@ -146,3 +150,13 @@ def token_logprob(logits: NDArray[np.float32], token: int, top: int) -> TokenLog
     scores -= np.log(np.exp(scores).sum())
     best = top_ids(scores, top) if top else ()
     return TokenLogprob(token, float(scores[token]), tuple((int(i), float(scores[i])) for i in best))
+
+
+def logprobs_of(logits: NDArray[np.float32], ids: Ids) -> NDArray[np.float32]:
+    """Return the log-softmax over the whole vocabulary of `ids`, computed in float64, as float32."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    wanted = scores[ids]
+    np.exp(scores, out=scores)
+    wanted -= np.log(scores.sum())
+    return wanted.astype(np.float32)

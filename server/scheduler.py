@@ -21,6 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from server.engine import Chunk, StepResult
 from server.errors import ApiError, engine_failed, queue_full
 from server.generation import Answer, Delta, Generation
@@ -153,6 +156,7 @@ class Scheduler:
             while self._waiting and self._free:
                 job = self._waiting.popleft()
                 job.answer.slot = self._free.pop()
+                self._metrics.queue_wait.observe(time.perf_counter() - job.answer.submitted)
                 self._running.append(job)
             self._metrics.waiting = len(self._waiting)
             self._metrics.running = len(self._running)
@@ -164,16 +168,26 @@ class Scheduler:
         now = time.perf_counter()
         self._metrics.steps += 1
         events: list[tuple[_Job, Event]] = []
+        logits, greedy = result.logits, result.greedy.tolist()
         for row, (slot, position) in enumerate(result.rows):
             job = by_slot[slot]
-            answer = job.answer
-            if position + 1 < len(answer.generation.prompt):
-                answer.prompt_row(position, result.logits[row])
-                continue
-            delta = answer.token_row(result.logits[row], int(result.greedy[row]))
-            self._observe(answer, delta, now)
-            events.append((job, delta))
+            try:
+                event = self._row(job.answer, position, logits[row], greedy[row], now)
+            except ApiError as error:  # this answer cannot go on; those beside it can
+                event = error
+            if event is not None:
+                events.append((job, event))
         return events
+
+    def _row(
+        self, answer: Answer, position: int, logits: NDArray[np.float32], argmax: int, now: float
+    ) -> Event | None:
+        if position + 1 < len(answer.generation.prompt):
+            answer.prompt_row(position, logits, argmax)
+            return None
+        delta = answer.token_row(logits, argmax)
+        self._observe(answer, delta, now)
+        return delta
 
     def _plan(self, batch: Sequence[_Job]) -> tuple[list[Chunk], dict[int, _Job]]:
         decoding = [job.answer for job in batch if job.answer.prefilled]
@@ -188,7 +202,7 @@ class Scheduler:
             if answer.slot in written or budget == 0:
                 continue
             prompt = answer.generation.prompt
-            scored = answer.generation.prompt_logprobs
+            scored = answer.generation.scored
             take = min(budget, self.limits.prefill_scored) if scored else budget
             end = min(answer.position + take, len(prompt))
             wanted: Literal["none", "last", "all"] = "last" if end == len(prompt) else "none"
@@ -203,6 +217,7 @@ class Scheduler:
         metrics = self._metrics
         if answer.seen is None:
             metrics.prompt_tokens += len(answer.generation.prompt)
+            metrics.cached_tokens += answer.cached_tokens
             metrics.ttft.observe(now - answer.submitted)
         else:
             metrics.itl.observe(now - answer.seen)

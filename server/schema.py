@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,6 +21,7 @@ MAX_CHOICES = 128
 MAX_STOPS = 16
 MAX_STOP_BYTES = 256  # bounds what a stream may have to hold back
 MAX_TOP_LOGPROBS = 20
+MAX_PROMPT_IDS = 1 << 19  # log-probabilities of named ids in one request
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TokenId = Annotated[int, Field(ge=0)]
@@ -28,7 +29,6 @@ TokenId = Annotated[int, Field(ge=0)]
 # Parameters that can change nothing here, whatever their value.
 INERT = frozenset(
     {
-        "cache_prompt",
         "cache_salt",
         "metadata",
         "parallel_tool_calls",
@@ -100,35 +100,8 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None  # a last chunk with the token counts
 
 
-class TextPart(BaseModel):
-    """One part of a message's content; only text is supported."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    type: Literal["text"]
-    text: str
-
-
-class Message(BaseModel):
-    """One message; keys beside role and content are handed to the chat template as they are."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[TextPart] | None = None
-
-    def plain(self) -> dict[str, object]:
-        """Return the message as the template sees it: its text parts joined, nothing as an empty text."""
-        content = self.content
-        if content is None:
-            text = ""
-        else:
-            text = content if isinstance(content, str) else "".join(part.text for part in content)
-        return {**(self.model_extra or {}), "role": self.role, "content": text}
-
-
-class _Request(BaseModel):
-    """The parameters that both endpoints share."""
+class AnswerRequest(BaseModel):
+    """The parameters that both kinds of completion share."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -147,6 +120,7 @@ class _Request(BaseModel):
     frequency_penalty: Annotated[Finite, Field(ge=-2, le=2)] | None = None
     logit_bias: dict[str, Annotated[Finite, Field(ge=-100, le=100)]] | None = None
     ignore_eos: bool | None = None  # go on after the end token, for measurements
+    cache_prompt: bool | None = None  # false: nothing kept of other prompts is used, for cold measurements
 
     @property
     def include_usage(self) -> bool:
@@ -183,32 +157,7 @@ class _Request(BaseModel):
         )
 
 
-class ChatRequest(_Request):
-    """`POST /v1/chat/completions`."""
-
-    messages: Annotated[list[Message], Field(min_length=1)]
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None  # wins over max_tokens
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-
-    def wanted_logprobs(self) -> int | None:
-        """Return how many alternatives stand beside each token, or None without log-probabilities."""
-        if self.top_logprobs is not None and not self.logprobs:
-            raise invalid("top_logprobs needs logprobs to be true", "top_logprobs")
-        return (self.top_logprobs or 0) if self.logprobs else None
-
-
-class CompletionRequest(_Request):
-    """`POST /v1/completions`."""
-
-    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
-    echo: bool | None = None
-    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-
-
-Request = TypeVar("Request", ChatRequest, CompletionRequest)
+Request = TypeVar("Request", bound=BaseModel)
 
 
 def parse(kind: type[Request], body: object) -> Request:

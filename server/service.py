@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from server.dialect import Dialect
 from server.errors import loading
+from server.grammar import GrammarCompiler
 from server.key import Key
 from server.metrics import Metrics
 from server.scheduler import Scheduler
@@ -21,6 +23,8 @@ class Served:
     created: int  # seconds since the epoch, when it was loaded
     tokenizer: Tokenizer
     template: ChatTemplate | None  # None: the model file has none, so there is no chat
+    dialect: Dialect  # how its answers are written, as the template shows
+    grammars: GrammarCompiler
     scheduler: Scheduler
     context: int  # positions a slot can hold
     vocabulary: int

@@ -51,6 +51,7 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         self._template = environment.compiled(source)
+        self.source = source
         self._names = sorted(control_names, key=len, reverse=True)
         self._variables = dict(variables)
 
@@ -59,6 +60,7 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, object]],
         variables: Mapping[str, object],
         *,
+        tools: Sequence[Mapping[str, object]] = (),
         add_generation_prompt: bool = True,
     ) -> Rendered:
         """Return the prompt for `messages`; ApiError 400 with the template's own words when it refuses.
@@ -66,20 +68,21 @@ class ChatTemplate:
         Args:
             messages: role, content and whatever else the template may read, as plain JSON values.
             variables: the request's `chat_template_kwargs`.
+            tools: the functions that may be called, as the client described them.
             add_generation_prompt: end with the opening of the assistant's turn.
         """
-        request: list[object] = [list(messages), dict(variables)]
+        request: list[object] = [list(messages), dict(variables), list(tools)]
         guard = self._guard(request)
         if guard is not None:
             request = [self._broken(part, guard) for part in request]
-        given, extra = request
+        given, extra, described = request
         try:
             text = self._template.render(
                 {
                     **self._variables,
-                    "tools": None,
                     "documents": None,
                     **(extra if isinstance(extra, dict) else {}),
+                    "tools": described or None,
                     "messages": given,
                     "add_generation_prompt": add_generation_prompt,
                 }

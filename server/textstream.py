@@ -26,6 +26,8 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.released = 0
         self.stopped = False
+        self.stop = b""  # the stop string that ended it
+        self.rest = b""  # what came after it in the same token
 
     def feed(self, data: bytes) -> str:
         """Add a token's bytes and return the text that is now certain; sets `stopped` at a stop string."""
@@ -36,8 +38,9 @@ class TextStream:
         # The stop that is complete first, however the bytes came; of two that end together the longer.
         found = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
-            self.stopped = True
-            return self._release(min(found)[1])
+            end, at = min(found)
+            self.stopped, self.stop, self.rest = True, self._held[at:end], self._held[end:]
+            return self._release(at)
         return self._release(len(self._held) - self._undecided())
 
     def finish(self) -> str:

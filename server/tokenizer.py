@@ -82,6 +82,27 @@ class Tokenizer:
         """The names of the control tokens, which a user's text must not forge."""
         return self._control.keys()
 
+    @property
+    def control_ids(self) -> Iterable[int]:
+        """The ids of the control tokens."""
+        return self._control.values()
+
+    def control_id(self, name: str) -> int | None:
+        """Return the id of the control token of that name, if there is one."""
+        return self._control.get(name)
+
+    def single(self, text: str) -> int | None:
+        """Return the one token that `text` is, if it is one."""
+        found = self._control.get(text, self._always.get(text))
+        if found is None:
+            ids = self._bpe.encode(text, add_special_tokens=False).ids
+            found = ids[0] if len(ids) == 1 else None
+        return found
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return `text` cut at the names of special tokens, which are pieces of their own."""
+        return self._split_all.split(text)
+
     def encode(self, text: str, guard: str | None = None) -> list[int]:
         """Return the ids of `text`; control tokens' names become control tokens.
 

@@ -1,0 +1,192 @@
+"""What an answer may say: grammars compiled by llguidance, and one answer's walk through its grammar.
+
+A grammar is text in llguidance's variant of Lark, with JSON schemas inline (server/toolformat.py and
+`json_rule` write it). The library parses grammars and schemas and says which tokens may come next; nothing
+of that is done here. Compiling is native code that walks a schema recursively, so a long chain of
+references would overflow an ordinary stack: it runs on a thread of its own with a large one, one grammar
+after the other, off the event loop, with the library's limits on size and work, behind a cache.
+
+A greedy choice that the grammar takes costs one call; only when it is refused is the whole mask computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from numpy.typing import NDArray
+
+from server.errors import invalid
+from server.tokenizer import Tokenizer
+
+MAX_GRAMMAR_CHARACTERS = 1 << 17  # a chain of references as long as this fits the stack below
+STACK_BYTES = 256 << 20
+CACHED_GRAMMARS = 64
+MAX_REASON = 500  # characters of the library's explanation that a client is shown
+
+# Where JSON allows white space: one blank, or one line break and an indentation. A model that may write
+# any amount of it can fill its whole budget with blanks.
+WHITESPACE = r" |\n[ \t]{0,32}"
+
+Ids = NDArray[np.int64]
+
+
+def json_rule(schema: object, param: str) -> str:
+    """Return a schema as a rule's body; ApiError 400 for what is no schema object."""
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, Mapping):
+        raise invalid(f"{param}: a JSON schema is an object", param)
+    if "x-guidance" in schema:
+        raise invalid(f"{param}: x-guidance is no keyword of JSON Schema", param)
+    options = {"whitespace_pattern": WHITESPACE}
+    return "%json " + json.dumps({"x-guidance": options, **schema}, ensure_ascii=True)
+
+
+def literal(text: str, tokenizer: Tokenizer) -> str:
+    """Return a text as a rule's body; names of control tokens in it stand for these tokens."""
+    parts = []
+    for piece in tokenizer.pieces(text):
+        token = tokenizer.control_id(piece)
+        if token is not None:
+            parts.append(f"<[{token}]>")
+        elif piece:
+            parts.append(json.dumps(piece, ensure_ascii=False))
+    return " ".join(parts)
+
+
+class Grammar:
+    """A compiled grammar; shared by the answers that follow it."""
+
+    def __init__(self, matcher: LLMatcher, size: int) -> None:
+        """Keep a matcher that has read nothing, for a vocabulary of `size` tokens."""
+        self._matcher = matcher
+        self._size = size
+
+    def begin(self) -> Constraint:
+        """Return a walk from the grammar's beginning."""
+        return Constraint(self._matcher.deep_copy(), self._size)
+
+
+class Constraint:
+    """One answer's place in its grammar; used by one thread at a time."""
+
+    def __init__(self, matcher: LLMatcher, size: int) -> None:
+        """Walk with `matcher`."""
+        self._matcher = matcher
+        self._size = size
+
+    def take(self, token: int) -> bool:
+        """Go past `token` if it may come next; whether it may."""
+        return self._matcher.try_consume_tokens([token]) == 1
+
+    def allowed(self) -> Ids:
+        """Return the ids that may come next, ascending.
+
+        Raises:
+            ApiError: none may, because the library gave up on the grammar's complexity.
+        """
+        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        ids = np.flatnonzero(np.unpackbits(mask, count=self._size, bitorder="little"))
+        if self._matcher.is_error() or not ids.size:
+            reason = _short(self._matcher.get_error()) or self._matcher.stop_reason()
+            raise invalid(f"the schema became too complex while it was followed: {reason}", "response_format")
+        return ids
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more may follow."""
+        return self._matcher.is_stopped()
+
+
+class GrammarCompiler:
+    """Compiles grammars for one tokenizer, off the event loop, and keeps the last ones."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Compile for `tokenizer`; the library's view of it is built with the first grammar."""
+        self._tokenizer = tokenizer
+        self._library_tokenizer: LLTokenizer | None = None
+        self._cache: OrderedDict[str, Grammar | str] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def compile(self, grammar: str, param: str) -> Grammar:
+        """Return the grammar compiled; ApiError 400 with the library's reason, blamed on `param`."""
+        if len(grammar) > MAX_GRAMMAR_CHARACTERS:
+            raise invalid(
+                f"{param}: the schema is too large: {len(grammar)} characters, at most "
+                f"{MAX_GRAMMAR_CHARACTERS}",
+                param,
+            )
+        async with self._turn:
+            found = self._cache.get(grammar)
+            if found is None:
+                found = await asyncio.to_thread(self._on_large_stack, grammar)
+                self._cache[grammar] = found
+                while len(self._cache) > CACHED_GRAMMARS:
+                    self._cache.popitem(last=False)
+            self._cache.move_to_end(grammar)
+        if isinstance(found, str):
+            raise invalid(f"{param}: {found}", param, "invalid_schema")
+        return found
+
+    def _on_large_stack(self, grammar: str) -> Grammar | str:
+        # The size holds for threads made from now on, of which this one is the only one wanted.
+        with _STACK_SIZE:
+            before = threading.stack_size(STACK_BYTES)
+            try:
+                pool = ThreadPoolExecutor(1, "grammar")
+                future = pool.submit(self._compile, grammar)
+            finally:
+                threading.stack_size(before)
+        with pool:
+            return future.result()
+
+    def _compile(self, grammar: str) -> Grammar | str:
+        """Return the grammar, or the reason why there is none."""
+        if self._library_tokenizer is None:
+            self._library_tokenizer = LLTokenizer(
+                TokenizerWrapper(_Vocabulary(self._tokenizer)),
+                n_vocab=self._tokenizer.size,
+                eos_token=sorted(self._tokenizer.ends),
+            )
+        limits = LLParserLimits(verbose_errors=False)
+        matcher = LLMatcher(
+            self._library_tokenizer, LLMatcher.grammar_from_lark(grammar), log_level=0, limits=limits
+        )
+        if matcher.is_error():
+            return f"the schema cannot be followed: {_short(matcher.get_error())}"
+        # A grammar without any answer, such as a reference to itself, shows only with its first mask.
+        trial = matcher.deep_copy()
+        trial.compute_bitmask()
+        if trial.is_error() or trial.is_stopped():
+            return "no answer can satisfy the schema"
+        return Grammar(matcher, self._tokenizer.size)
+
+
+_STACK_SIZE = threading.Lock()
+
+
+def _short(reason: str) -> str:
+    text = " ".join(reason.split())
+    return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "..."
+
+
+class _Vocabulary:
+    """The tokenizer with the face that llguidance asks for."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.tokens = [tokenizer.spelling(token) for token in range(tokenizer.size)]
+        self.special_token_ids = sorted(tokenizer.control_ids)
+        self.eos_token_id = min(tokenizer.ends, default=0)
+        self.bos_token_id = None
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        whole = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return self._tokenizer.encode(whole)
