@@ -14,6 +14,7 @@ namespace assay {
 namespace {
 
 constexpr std::chrono::microseconds kSpin{20};
+constexpr std::chrono::microseconds kSpinForJob{200};  // what a server does between two steps takes less
 constexpr int kSpinsPerLook = 64;  // pauses between two looks at the clock
 
 void pause() {
@@ -22,6 +23,19 @@ void pause() {
 #else
   std::this_thread::yield();
 #endif
+}
+
+// Spins until ready() or for as long; whether it became ready.
+template <typename Ready>
+bool spin(std::chrono::microseconds longest, const Ready& ready) {
+  const auto limit = std::chrono::steady_clock::now() + longest;
+  do {
+    for (int spin = 0; spin < kSpinsPerLook; ++spin) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < limit);
+  return false;
 }
 
 uint64_t first_of(uint32_t phase) { return static_cast<uint64_t>(phase) << 32; }
@@ -52,8 +66,9 @@ void Team::stop() {
 void Team::serve(int index) {
   std::fesetenv(FE_DFL_ENV);  // as run() does for the caller
   uint64_t seen = 0;
-  std::unique_lock<std::mutex> lock(job_mutex_);
   for (;;) {
+    spin(kSpinForJob, [&] { return stop_.load() || job_number_.load() != seen; });
+    std::unique_lock<std::mutex> lock(job_mutex_);
     job_given_.wait(lock, [&] { return stop_ || (job_ != nullptr && job_number_ != seen); });
     if (stop_) return;
     seen = job_number_;
@@ -83,8 +98,12 @@ void Team::run(const std::function<void(Member&)>& work) {
   }
   work(member);
   if (size_ > 1) {
+    {
+      const std::lock_guard<std::mutex> lock(job_mutex_);
+      job_ = nullptr;
+    }
+    spin(kSpin, [&] { return inside_.load() == 0; });
     std::unique_lock<std::mutex> lock(job_mutex_);
-    job_ = nullptr;
     job_left_.wait(lock, [&] { return inside_ == 0; });
   }
   std::fesetenv(&callers);
@@ -106,13 +125,7 @@ void Team::finish(uint32_t phase, int finished, int count) {
     advance(phase + 1);
     return;
   }
-  const auto limit = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int spin = 0; spin < kSpinsPerLook; ++spin) {
-      if (current() != phase) return;
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < limit);
+  if (spin(kSpin, [&] { return current() != phase; })) return;
   std::unique_lock<std::mutex> lock(phase_mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   phase_passed_.wait(lock, [&] { return phase_.load(std::memory_order_seq_cst) != phase; });

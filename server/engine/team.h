@@ -8,8 +8,9 @@
 //
 // Each member begins with its own contiguous share of a phase's units, so that
 // it reads one stream of memory, and then helps where units are left. Who takes
-// a unit changes no result. A waiter spins for some microseconds (phases are
-// that short), then sleeps: an idle engine uses no CPU.
+// a unit changes no result. A waiter spins for some microseconds (phases, and
+// the gaps between the steps of a busy engine, are that short), then sleeps: an
+// idle engine uses no CPU.
 #pragma once
 
 #include <atomic>
@@ -99,10 +100,10 @@ class Team {
   std::condition_variable job_given_;
   std::condition_variable job_left_;
   const std::function<void(Member&)>* job_ = nullptr;  // nullptr: closed
-  uint64_t job_number_ = 0;
-  uint32_t job_phase_ = 0;  // its first
-  int inside_ = 0;          // members in the job beside the caller
-  bool stop_ = false;
+  std::atomic<uint64_t> job_number_{0};
+  uint32_t job_phase_ = 0;      // its first
+  std::atomic<int> inside_{0};  // members in the job beside the caller
+  std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };
 

@@ -95,7 +95,7 @@ def test_only_the_rooms_of_an_instruction_set_are_compiled_for_it() -> None:
 
 @pytest.mark.slow
 def test_an_instruction_sets_room_lends_no_function_to_another(tmp_path: Path) -> None:
-    """A function that two rooms define is linked once: the objects of these rooms must define none of those."""
+    """A function that two rooms define is linked once, so these rooms must define none of those."""
     plan = build._plan()
     room = [path for path in plan.sources if "cpu" in path.parts]
     with ThreadPoolExecutor(2) as pool:

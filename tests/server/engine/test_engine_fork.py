@@ -1,0 +1,96 @@
+"""A fork answers as if its tokens had been fed to it, and writing to one slot changes no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from server.engine import Chunk, Engine, EngineError
+
+SLOTS, CONTEXT, VOCABULARY = 4, 400, 75
+
+
+@pytest.fixture(params=["f16", "int8"], scope="module")
+def engine(request: pytest.FixtureRequest, tiny_path: Path) -> Iterator[Engine]:
+    with Engine(tiny_path, threads=1, slots=SLOTS + 1, context=CONTEXT, kv=request.param) as engine:
+        yield engine
+
+
+def text(seed: int, length: int) -> list[int]:
+    return [(seed * 29 + index * index + index // 7) % VOCABULARY for index in range(length)]
+
+
+forks = st.tuples(
+    st.integers(0, SLOTS - 1),
+    st.integers(0, SLOTS - 1),
+    st.floats(0, 1),
+    st.integers(0, 9),
+    st.integers(1, 150),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(forks, min_size=1, max_size=8))
+def test_every_slot_goes_on_from_the_tokens_it_holds(
+    engine: Engine, forks: list[tuple[int, int, float, int, int]]
+) -> None:
+    held: list[list[int]] = []
+    for slot in range(SLOTS):
+        held.append(text(slot, 60 * slot + 1))
+        engine.step([Chunk(slot, 0, held[slot], "none")])
+    for source, slot, share, seed, length in forks:
+        positions = round(share * len(held[source]))
+        engine.fork(source, slot, positions)
+        held[slot] = held[source][:positions]
+        more = text(seed, min(length, CONTEXT - 1 - positions))
+        if more:
+            engine.step([Chunk(slot, positions, more, "none")])
+        held[slot] = held[slot] + more
+    for slot, tokens in enumerate(held):
+        assert engine.length(slot) == len(tokens)
+        went_on = engine.step([Chunk(slot, len(tokens), [7], "last")]).logits.tobytes()
+        alone = engine.step([Chunk(SLOTS, 0, [*tokens, 7], "last")]).logits.tobytes()
+        assert went_on == alone
+
+
+def test_rewriting_a_shared_block_leaves_the_other_slot_alone(engine: Engine) -> None:
+    tokens = text(3, 300)
+    engine.step([Chunk(0, 0, tokens, "none")])
+    engine.fork(0, 1, 290)
+    engine.step([Chunk(1, 10, text(5, 20), "none")])
+    after = engine.step([Chunk(0, 300, [7], "last")]).logits.tobytes()
+    assert after == engine.step([Chunk(2, 0, [*tokens, 7], "last")]).logits.tobytes()
+
+
+def test_a_fork_of_what_is_not_there_is_refused_and_changes_nothing(engine: Engine) -> None:
+    engine.step([Chunk(0, 0, [1, 2, 3], "none"), Chunk(1, 0, [4, 5], "none")])
+    for source, slot, positions, words in (
+        (0, 1, 4, "the slot holds 3"),
+        (0, 1, -1, "the slot holds 3"),
+        (SLOTS + 1, 1, 0, "there are 5"),
+        (0, -1, 0, "there are 5"),
+    ):
+        with pytest.raises(EngineError, match=words):
+            engine.fork(source, slot, positions)
+    assert (engine.length(0), engine.length(1)) == (3, 2)
+    with pytest.raises(EngineError, match="no slot 9"):
+        engine.length(9)
+
+
+def test_int8_keys_and_values_take_about_half_the_memory(tiny_path: Path) -> None:
+    with (
+        Engine(tiny_path, threads=1, slots=1) as halves,
+        Engine(tiny_path, threads=1, slots=1, kv="int8") as bytes_,
+    ):
+        assert (halves.kv, bytes_.kv) == ("f16", "int8")
+        assert bytes_.kv_bytes_per_position < 0.7 * halves.kv_bytes_per_position
+
+
+def test_an_unknown_kind_of_keys_and_values_is_refused(tiny_path: Path) -> None:
+    with pytest.raises(EngineError, match="'f8', not 'f16' or 'int8'"):
+        Engine(tiny_path, threads=1, slots=1, kv=cast("Literal['f16']", "f8"))
