@@ -1,0 +1,41 @@
+// qlinear, both forms: 16 outputs a register, panels read as they are packed.
+//
+// A thread walks its panels front to back, prefetched ahead, so that few rows go
+// at the speed of memory; more rows differ in the size of the tile alone.
+#include "linear_float.h"
+#include "linear_nibble.h"
+#include "linear_q8.h"
+
+namespace assay::cpu::avx512 {
+
+void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output) {
+  const int blocks = matrix.columns / kBlock;
+  for (int index = begin; index < end; ++index) {
+    const uint8_t* panel = panel_at(matrix, index);
+    const int column = (index - begin) * kPanelRows;
+    const int valid = rows_at(matrix, index);
+    switch (matrix.type) {
+      case TensorType::q4_1:
+        nibble_panel16<true>(panel, blocks, rows, output, column, valid);
+        break;
+      case TensorType::q4_0:
+        nibble_panel16<false>(panel, blocks, rows, output, column, valid);
+        break;
+      case TensorType::q8_0:
+        byte_panel16(panel, blocks, rows, output, column, valid);
+        break;
+      case TensorType::f16:
+        float_panel16<true>(panel, matrix, rows, output, column, valid);
+        break;
+      case TensorType::f32:
+        float_panel16<false>(panel, matrix, rows, output, column, valid);
+        break;
+    }
+  }
+}
+
+void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output, uint8_t*) {
+  qlinear_decode(matrix, begin, end, rows, output);
+}
+
+}  // namespace assay::cpu::avx512
