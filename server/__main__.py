@@ -1,7 +1,8 @@
 """`python -m server MODEL`: serve a GGUF model over HTTP until SIGTERM.
 
 The port is bound first, so a taken port is known at once and `/health` can say 503 while the weights are
-read. SIGTERM (or Ctrl-C) stops accepting, lets what is under way finish within a bound, and exits 0.
+read. SIGTERM (or Ctrl-C) lets what is under way finish within a bound, answers whatever comes meanwhile with
+503, and exits 0; a second signal ends it at once.
 Exit codes: 0 ended on request, 2 bad configuration or key file, 3 model, engine or port not to be had.
 """
 
@@ -33,6 +34,11 @@ from server.service import Service
 logger = logging.getLogger("server")
 
 DRAIN_SECONDS = 120
+DRAIN_LOOK_SECONDS = 0.02
+CLOSE_SECONDS = 5  # for connections to close once nothing is under way
+# How long the event loop may keep the interpreter to itself while the engine thread waits for it; Python's own
+# 5 ms is longer than a token takes.
+SWITCH_SECONDS = 0.0005
 # Longer than client libraries keep an idle connection, so the client closes first and loses no request.
 KEEP_ALIVE_SECONDS = 120
 
@@ -49,6 +55,22 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--context", type=_positive, help="positions a slot holds (default: the engine's choice)"
     )
+    out.add_argument(
+        "--kv", choices=("f16", "int8"), default="f16", help="keys and values (default: %(default)s)"
+    )
+    out.add_argument("--isa", help="avx512, avx2 or plain (default: the best this CPU has)")
+    out.add_argument(
+        "--kept-slots",
+        type=_whole,
+        default=24,
+        help="ended answers kept for prompts that begin alike; 0: no prefix cache (default: %(default)s)",
+    )
+    out.add_argument(
+        "--kept-tokens",
+        type=_whole,
+        default=16384,
+        help="positions they keep together (default: %(default)s)",
+    )
     out.add_argument("--name", help="the model's name in the API (default: the file's stem)")
     out.add_argument("--ready-file", type=Path, help="written with port and pid once the model answers")
     return out
@@ -57,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
     return int(text)
 
 
@@ -98,31 +126,48 @@ def is_loopback(host: str) -> bool:
 class _Http(uvicorn.Server):
     """uvicorn without its own signal handling, which ends the process by the signal instead of exit 0."""
 
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self._draining: asyncio.Task[None] | None = None
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def drain(self) -> None:
         """Finish what is under way and stop; asked again, stop now."""
-        self.force_exit = self.should_exit
+        if self._service.draining:
+            self.force_exit = self.should_exit = True
+            return
+        self._service.draining = True
+        self._draining = asyncio.create_task(self._exit_when_idle())
+
+    async def _exit_when_idle(self) -> None:
+        # The listener stays open meanwhile: a client that comes gets a 503 and not a closed door.
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DRAIN_SECONDS
+        while self._service.under_way and loop.time() < deadline:
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
         self.should_exit = True
 
 
 async def serve(options: argparse.Namespace, service: Service, listener: socket.socket) -> None:
     """Serve on `listener` while the model loads and after, until a signal; StartError if it cannot load."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         create_app(service),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http="httptools",
         loop="asyncio",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
     )
-    http = _Http(config)
+    http = _Http(config, service)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, http.drain)
@@ -133,12 +178,16 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         threads=options.threads,
         slots=options.slots,
         context=options.context,
+        isa=options.isa,
+        kv=options.kv,
+        kept_slots=options.kept_slots,
+        kept_tokens=options.kept_tokens if options.kept_slots else 0,
     )
     loaded = None
     try:
         loaded = await asyncio.to_thread(load, wanted, service.metrics)
         service.served = loaded.served
-        if not http.should_exit:
+        if not service.draining:
             _announce(options, listener.getsockname(), service.served.fingerprint)
         await serving
     finally:

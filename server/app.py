@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.chat import chat_completions
 from server.completions import completions
-from server.errors import ApiError
+from server.errors import ApiError, shutting_down
 from server.follower import ClientGoneError
 from server.metrics import CONTENT_TYPE
 from server.service import Service
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 Endpoint = Callable[[Service, Request], Awaitable[Response]]
 
 OPEN_PATHS = frozenset({"/health"})
+DRAINING_PATHS = frozenset({"/metrics"})  # answered also after the server was told to stop
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; it stands in the metrics
 
 
@@ -119,7 +120,7 @@ class Gate:
         self._known = frozenset(path for _, path, _ in ROUTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it with 401."""
+        """Serve one request, or refuse it with 401, or with 503 when the server is stopping."""
         if scope["type"] != "http":
             return
         path = scope["path"]
@@ -135,7 +136,14 @@ class Gate:
         if key is not None and path not in OPEN_PATHS and not key.matches(_authorization(scope)):
             await _respond(_unauthorized())(scope, receive, counted)
             return
-        await self._app(scope, receive, counted)
+        if self._service.draining and path not in DRAINING_PATHS:
+            await _respond(shutting_down())(scope, receive, counted)
+            return
+        self._service.under_way += 1
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            self._service.under_way -= 1
 
 
 def _authorization(scope: Scope) -> bytes | None:

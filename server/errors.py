@@ -73,6 +73,17 @@ def loading() -> ApiError:
     )
 
 
+def shutting_down() -> ApiError:
+    """Return the 503 for what comes after the server was told to stop."""
+    return ApiError(
+        503,
+        "the server is shutting down",
+        kind="unavailable_error",
+        code="shutting_down",
+        headers={"Retry-After": "1", "Connection": "close"},
+    )
+
+
 def queue_full(waiting: int) -> ApiError:
     """Return the 429 given when `waiting` choices already wait for a slot."""
     return ApiError(

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from server import identity
 from server.dialect import Dialect
@@ -25,8 +26,6 @@ from server.vocabulary import shown
 logger = logging.getLogger(__name__)
 
 MAGIC = b"GGUF"
-KV_SHAPE = ("block_count", "attention.head_count_kv", "attention.head_count", "embedding_length")
-KV_DTYPES = {16: "f16", 32: "f32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,12 @@ class ModelOptions:
     path: Path
     name: str
     threads: int | None = None
-    slots: int = 8
+    slots: int = 8  # answers at once
     context: int | None = None
+    isa: str | None = None
+    kv: Literal["f16", "int8"] = "f16"
+    kept_slots: int = 24  # ended answers whose keys and values stay for prompts that begin alike
+    kept_tokens: int = 16384  # positions they may keep together
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,12 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         digest = pool.submit(identity.file_sha256, options.path)
         try:
             engine = Engine(
-                options.path, threads=options.threads, slots=options.slots, context=options.context
+                options.path,
+                threads=options.threads,
+                slots=options.slots + options.kept_slots,
+                context=options.context,
+                isa=options.isa,
+                kv=options.kv,
             )
         except EngineError as error:
             raise StartError(
@@ -95,7 +103,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 "assay doctor",
                 MISSING_DEPENDENCY,
             ) from error
-        limits = Limits()
+        limits = Limits(kept_slots=options.kept_slots, kept_tokens=options.kept_tokens)
         build = engine.build
         facts = identity.EngineFacts(
             version=version("assay"),
@@ -104,9 +112,9 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             compiler=build.compiler,
             flags=build.flags,
             isa=engine.isa,
-            kv_dtype=_kv_dtype(engine),
+            kv_dtype=engine.kv,
             threads=engine.threads,
-            slots=engine.slots,
+            slots=options.slots,
             context=engine.context,
         )
         template = engine.metadata.get("tokenizer.chat_template")
@@ -126,16 +134,6 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             raise
     logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
     return Loaded(served, engine)
-
-
-def _kv_dtype(engine: Engine) -> str:
-    """Name the cache's number format from the bytes it takes a position."""
-    architecture = engine.metadata.get("general.architecture")
-    shape = [engine.metadata.get(f"{architecture}.{key}") for key in KV_SHAPE]
-    layers, kv_heads, heads, width = (value if isinstance(value, int) else 0 for value in shape)
-    numbers = 2 * layers * kv_heads * (width // heads) if heads else 0
-    bits = 8 * engine.kv_bytes_per_position // numbers if numbers else 0
-    return KV_DTYPES.get(bits, f"{bits} bit")
 
 
 def assemble(

@@ -42,6 +42,11 @@ class PrefixCache:
         self._tree = RadixTree()
         self._idle: OrderedDict[int, None] = OrderedDict.fromkeys(range(engine.slots))  # least recent first
 
+    def match(self, prompt: Sequence[int]) -> int:
+        """Return how many first tokens of a prompt `begin` would find."""
+        _, length = self._tree.longest(prompt[:-1])
+        return length if length >= SHORTEST_MATCH else 0
+
     def begin(self, prompt: Sequence[int], *, use: bool) -> tuple[int, int]:
         """Take a slot for a prompt and return it with how many of the prompt's first tokens it holds.
 

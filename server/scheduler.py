@@ -25,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine import Chunk, StepResult
-from server.errors import ApiError, engine_failed, queue_full
+from server.errors import ApiError, engine_failed, queue_full, shutting_down
 from server.generation import Answer, Delta, Generation
 from server.metrics import Metrics
+from server.prefix import PrefixCache
+from server.radix import common_tokens
 from server.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,9 @@ class Stepper(Protocol):
     context: int
     vocabulary: int
 
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        """Make `slot` hold the first positions of `source`."""
+
     def step(self, chunks: Sequence[Chunk]) -> StepResult:
         """Run one batch."""
 
@@ -55,6 +60,13 @@ class Limits:
     waiting: int = 256  # choices without a slot before a request is refused with 429
     prefill_alone: int = 512  # prompt tokens a step when nobody waits for his next token
     prefill_mixed: int = 128  # prompt tokens a step beside answers under way, whose gap they lengthen
+    kept_slots: int = (
+        0  # slots more than answers at once, for what ended answers leave to prompts that begin alike
+    )
+    kept_tokens: int = 16384  # positions they may keep together
+    worth_waiting: int = (
+        32  # prompt tokens: to take over so many from a prompt that is being read, another waits
+    )
     prefill_scored: int = 64  # the same, where each prompt token's logits are wanted (a row of memory each)
 
 
@@ -71,6 +83,15 @@ class Ticket:
 class _Job:
     ticket: Ticket
     answer: Answer
+    fed: list[int] = field(default_factory=list)  # tokens written behind the prompt
+    failed: bool = False  # in a step: what its slot holds is not known
+
+    def held(self) -> Sequence[int]:
+        """Return the tokens that its slot holds and may keep."""
+        if self.failed or not self.answer.generation.cache_prompt:
+            return ()
+        prompt, position = self.answer.generation.prompt, self.answer.position
+        return prompt[:position] if position < len(prompt) else (*prompt, *self.fed)
 
 
 class Scheduler:
@@ -85,7 +106,8 @@ class Scheduler:
         self._condition = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._running: list[_Job] = []
-        self._free = list(range(engine.slots - 1, -1, -1))
+        self._at_once = engine.slots - limits.kept_slots
+        self._cache = PrefixCache(engine, limits.kept_tokens)
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -111,8 +133,9 @@ class Scheduler:
         jobs = [_Job(ticket, Answer(each, index, self._tokenizer)) for index, each in enumerate(generations)]
         with self._condition:
             if self._closing:
-                raise ApiError(503, "the server is shutting down", kind="unavailable_error")
-            if len(self._waiting) + len(jobs) > self.limits.waiting + len(self._free):
+                raise shutting_down()
+            free = self._at_once - len(self._running)
+            if len(self._waiting) + len(jobs) > self.limits.waiting + free:
                 raise queue_full(len(self._waiting))
             self._waiting.extend(jobs)
             self._metrics.waiting = len(self._waiting)
@@ -135,6 +158,8 @@ class Scheduler:
                 # Whatever it was, these requests cannot go on; the next ones may.
                 logger.exception("the engine failed on a batch of %d", len(batch))
                 events = [(job, engine_failed()) for job in batch]
+                for job in batch:
+                    job.failed = True
                 self._metrics.engine_errors += 1
             self._deliver(events)
 
@@ -146,16 +171,10 @@ class Scheduler:
                 self._condition.wait()
             if self._closing:
                 unfinished = [*self._running, *self._waiting]
-                self._deliver(
-                    [
-                        (job, ApiError(503, "the server is shutting down", kind="unavailable_error"))
-                        for job in unfinished
-                    ]
-                )
+                self._deliver([(job, shutting_down()) for job in unfinished])
                 return False
-            while self._waiting and self._free:
+            while self._waiting and len(self._running) < self._at_once:
                 job = self._waiting.popleft()
-                job.answer.slot = self._free.pop()
                 self._metrics.queue_wait.observe(time.perf_counter() - job.answer.submitted)
                 self._running.append(job)
             self._metrics.waiting = len(self._waiting)
@@ -163,8 +182,11 @@ class Scheduler:
         return True
 
     def _step(self, batch: Sequence[_Job]) -> list[tuple[_Job, Event]]:
-        chunks, by_slot = self._plan(batch)
+        chunks, by_slot, read = self._plan(batch)
         result = self._engine.step(chunks)
+        for answer in read:
+            if answer.generation.cache_prompt:
+                self._cache.share(answer.slot, answer.generation.prompt)
         now = time.perf_counter()
         self._metrics.steps += 1
         events: list[tuple[_Job, Event]] = []
@@ -189,17 +211,24 @@ class Scheduler:
         self._observe(answer, delta, now)
         return delta
 
-    def _plan(self, batch: Sequence[_Job]) -> tuple[list[Chunk], dict[int, _Job]]:
-        decoding = [job.answer for job in batch if job.answer.prefilled]
-        chunks = [Chunk(answer.slot, answer.position, (answer.last,), "last") for answer in decoding]
-        for answer in decoding:
-            answer.position += 1
-        budget = self.limits.prefill_mixed if decoding else self.limits.prefill_alone
-        by_slot = {job.answer.slot: job for job in batch}
-        written = {answer.slot for answer in decoding}
+    def _plan(self, batch: Sequence[_Job]) -> tuple[list[Chunk], dict[int, _Job], list[Answer]]:
+        """Return the step's chunks, whose slot is whose, and whose prompts are through after it."""
+        chunks: list[Chunk] = []
+        reading: list[Answer] = []
+        read: list[Answer] = []
         for job in batch:
             answer = job.answer
-            if answer.slot in written or budget == 0:
+            if answer.prefilled:
+                chunks.append(Chunk(answer.slot, answer.position, (answer.last,), "last"))
+                job.fed.append(answer.last)
+                answer.position += 1
+            else:
+                reading.append(answer)
+        budget = self.limits.prefill_mixed if chunks else self.limits.prefill_alone
+        for index, answer in enumerate(reading):
+            if budget == 0:
+                break
+            if answer.slot < 0 and not self._begin(answer, reading[:index]):
                 continue
             prompt = answer.generation.prompt
             scored = answer.generation.scored
@@ -211,7 +240,23 @@ class Scheduler:
             chunks.append(Chunk(answer.slot, answer.position, prompt[answer.position : end], wanted))
             budget -= end - answer.position
             answer.position = end
-        return chunks, by_slot
+            if answer.prefilled:
+                read.append(answer)
+        return chunks, {job.answer.slot: job for job in batch}, read
+
+    def _begin(self, answer: Answer, earlier: Sequence[Answer]) -> bool:
+        """Give an answer a slot; False where it had better wait for what an earlier prompt leaves it."""
+        generation = answer.generation
+        use = generation.cache_prompt and not generation.scored
+        if use and earlier:
+            enough = self._cache.match(generation.prompt) + self.limits.worth_waiting
+            for other in earlier:
+                theirs = other.generation
+                if theirs.cache_prompt and common_tokens(generation.prompt, theirs.prompt) >= enough:
+                    return False
+        answer.slot, answer.cached_tokens = self._cache.begin(generation.prompt, use=use)
+        answer.position = answer.cached_tokens
+        return True
 
     def _observe(self, answer: Answer, delta: Delta, now: float) -> None:
         metrics = self._metrics
@@ -244,8 +289,8 @@ class Scheduler:
         if not ended:
             return
         for job in self._running:
-            if id(job) in ended:
-                self._free.append(job.answer.slot)
+            if id(job) in ended and job.answer.slot >= 0:
+                self._cache.end(job.answer.slot, job.held())
         self._running = [job for job in self._running if id(job) not in ended]
         self._metrics.running = len(self._running)
 

@@ -34,11 +34,13 @@ class Served:
 
 @dataclass(slots=True)
 class Service:
-    """The server's state; `served` is None while the weights are read."""
+    """The server's state; `served` is None while the weights are read. The event loop's alone."""
 
     key: Key | None
     metrics: Metrics = field(default_factory=Metrics)
     served: Served | None = None
+    draining: bool = False  # told to stop: what is under way is finished, nothing else begun
+    under_way: int = 0  # requests let in and not yet answered
 
     def ready(self) -> Served:
         """Return the loaded model, or raise ApiError 503."""

@@ -21,7 +21,7 @@ from server.key import Key
 from server.loading import assemble
 from server.scheduler import Limits
 from server.service import Service
-from tests.server.http.toy import ToyEngine, metadata
+from tests.server.http.toy import TEMPLATE, ToyEngine, metadata
 
 NAME = "toy"
 FINGERPRINT = "assay-0123456789abcdef"
@@ -60,14 +60,19 @@ def toy_server(
     limits: Limits | None = None,
     key: bytes | None = None,
     load: bool = True,
+    template: str | None = TEMPLATE,
 ) -> Iterator[Toy]:
     engine = ToyEngine(slots, context)
     service = Service(Key(key) if key else None)
     if load:
         described = {"schema": "assay/identity/v1", "system_fingerprint": FINGERPRINT}
-        service.served = assemble(NAME, engine, metadata(), described, service.metrics, limits or Limits())
+        service.served = assemble(
+            NAME, engine, metadata(template), described, service.metrics, limits or Limits()
+        )
     listener = bind("127.0.0.1", 0)
-    config = uvicorn.Config(create_app(service), log_config=None, lifespan="off", ws="none", loop="asyncio")
+    config = uvicorn.Config(
+        create_app(service), log_config=None, lifespan="off", ws="none", loop="asyncio", http="httptools"
+    )
     http = uvicorn.Server(config)
     thread = threading.Thread(target=http.run, kwargs={"sockets": [listener]})
     thread.start()

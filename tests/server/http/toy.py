@@ -32,7 +32,18 @@ TEMPLATE = (
 )
 
 
-def metadata() -> dict[str, object]:
+# The same model taught to think, to call tools, or both; its users say what it says.
+THINKING = TEMPLATE + "{# <think></think> #}"
+OPENED = TEMPLATE.replace("assistant\n' }}", "assistant\n<think>\n' }}") + "{# </think> #}"
+TOOLS = (
+    "{% if tools %}<tools>{{ tools | tojson }}</tools>{% endif %}{# <tool_call> #}"
+    "{% for message in messages if message.tool_calls %}{{ message.tool_calls | tojson }}{% endfor %}"
+    + TEMPLATE
+)
+EFFORT = TEMPLATE + "{% if reasoning_effort is defined %}effort={{ reasoning_effort }}{% endif %}"
+
+
+def metadata(template: str | None = TEMPLATE) -> dict[str, object]:
     """GGUF metadata of the toy model."""
     alphabet = {byte: character for character, byte in byte_alphabet().items()}
     return {
@@ -45,7 +56,7 @@ def metadata() -> dict[str, object]:
         "tokenizer.ggml.merges": [],
         "tokenizer.ggml.eos_token_id": END,
         "tokenizer.ggml.bos_token_id": START,
-        "tokenizer.chat_template": TEMPLATE,
+        **({} if template is None else {"tokenizer.chat_template": template}),
     }
 
 
@@ -66,6 +77,10 @@ class ToyEngine:
         self.breaks = False
         self.batches: list[list[Chunk]] = []
         self._written: dict[int, list[int]] = {slot: [] for slot in range(slots)}
+
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        assert 0 <= positions <= len(self._written[source]), "a fork of what is not there"
+        self._written[slot] = self._written[source][:positions]
 
     def step(self, chunks: Sequence[Chunk]) -> StepResult:
         self.stepping.set()
