@@ -83,7 +83,7 @@ def _read_named(form: ToolFormat, tools: Sequence[Tool], section: str) -> list[T
     calls = []
     for part in section.split(form.begin):
         name, mark, arguments = part.partition(form.middle)
-        if not mark or not name.strip():
+        if not mark or len(name.split()) != 1:
             raise ValueError("no call")
         calls.append(ToolCall(name.strip(), _arguments(json.loads(arguments))))
     return calls
