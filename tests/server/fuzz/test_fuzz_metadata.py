@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from server.errors import StartError
+from server.errors import ApiError, StartError
 from server.loading import ModelOptions, load
 from server.metrics import Metrics
+from server.template import ChatTemplate
 from tests.server.fuzz.header import ARRAY, F32, NAMES, STRING, Entry, Header, array, edited, text
 from tests.server.fuzz.spoken import entry, spoken
 
@@ -65,7 +66,7 @@ def spoilt(draw: st.DrawFn) -> Header:
     templates = st.one_of(
         st.text(alphabet="{}%# abfori nendif'|()[].~\n", max_size=60),
         st.sampled_from(
-            ["{% include 'x' %}", "{{ [].__class__.__base__ }}", "{" * 5000, "{{ 9 ** 9 ** 9 }}"]
+            ["{% include 'x' %}", "{{ [].__class__.__base__ }}", "{" * 5000, "{{ 9 ** (9 ** 9) }}"]
         ),
         st.integers(1, 400).map(lambda depth: "{% if a %}" * depth + "{% endif %}" * depth),
         st.integers(1, 4000).map(lambda depth: "{{" + "(" * depth + ")" * depth + "}}"),
@@ -105,3 +106,25 @@ def test_hostile_metadata_is_refused_in_plain_words(
 )
 def test_a_contradiction_is_named(tmp_path: Path, why: str, new: Entry) -> None:
     assert why in str(opened(WHOLE.with_entries(new), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 9 ** (9 ** 9) }}",
+        "{{ 'x' * 10 ** 9 }}",
+        "{{ 10 ** 9 * 'x' }}",
+        "{{ [0] * 2 ** 40 }}",
+        "{{ m | dictsort }}",
+    ],
+)
+def test_a_template_that_would_fill_the_memory_loads_and_refuses(source: str) -> None:
+    template = ChatTemplate(source, (), {})
+    with pytest.raises(ApiError) as caught:
+        template.render([], {"m": [1]})
+    assert caught.value.status == 400
+
+
+def test_a_templates_small_arithmetic_is_jinjas() -> None:
+    template = ChatTemplate("{{ 2 ** 10 }} {{ '-' * 3 }} {{ 1.5 * 2 }} {{ 2 ** -1 }}", (), {})
+    assert template.render([], {}).text == "1024 --- 3.0 0.5"

@@ -31,17 +31,23 @@ def test_a_sanitized_library_is_another_one_with_the_same_arithmetic() -> None:
         assert not set(variant.flags) & set(served.flags.split())
 
 
+def compilers_own(library: str) -> str:
+    """The path of a library that comes with the compiler."""
+    command = [find_compiler(), f"-print-file-name={library}"]
+    path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(path).is_absolute(), f"the C++ compiler brings {library}"
+    return path
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("test", ["test_engine_operations.py", "test_engine_step.py", "test_engine_gguf.py"])
 def test_the_engines_tests_pass_under_the_address_sanitizer(test: str) -> None:
-    runtime = subprocess.run(
-        [find_compiler(), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    assert Path(runtime).is_absolute(), "the C++ compiler brings libasan"
+    # Beside its own, the sanitizer needs the library of exceptions, which Python does not bring.
+    runtime = " ".join(map(compilers_own, ("libasan.so", "libstdc++.so")))
     # Leaks of the interpreter are not ours, and a closed engine's memory waits in quarantine.
     options = f"{OPTIONS['ASAN_OPTIONS']}:detect_leaks=0:max_allocation_size_mb=4096:quarantine_size_mb=1"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ENGINE_TESTS / test)],
+        [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", str(ENGINE_TESTS / test)],
         env={
             **os.environ,
             "ASSAY_ENGINE_SANITIZER": "address",
