@@ -45,7 +45,11 @@ inline void nibble_dots(const uint8_t* weights, const int8_t* const (&q)[kStream
       for (int s = 0; s < kStreams; ++s) {
         const __m256i both = _mm256_add_epi16(_mm256_maddubs_epi16(low, broadcast4(q[s] + 4 * v)),
                                               _mm256_maddubs_epi16(high, broadcast4(q[s] + 16 + 4 * v)));
-        pairs[s][g] = v == 0 ? both : _mm256_add_epi16(pairs[s][g], both);
+        if (v == 0) {
+          pairs[s][g] = both;
+        } else {
+          accumulate16(pairs[s][g], both);
+        }
       }
     }
   }

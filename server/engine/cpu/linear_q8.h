@@ -28,7 +28,11 @@ inline void q8_dots(const uint8_t* weights, const int8_t* q, size_t stride, __m2
       for (int row = 0; row < kRows; ++row) {
         const __m256i x = broadcast4(q + static_cast<size_t>(row) * stride + 4 * v);
         const __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w)), ones);
-        dot[row][g] = v == 0 ? products : _mm256_add_epi32(dot[row][g], products);
+        if (v == 0) {
+          dot[row][g] = products;
+        } else {
+          accumulate32(dot[row][g], products);
+        }
       }
     }
   }
@@ -64,7 +68,11 @@ inline void q8_wide_dots(const uint8_t* weights, const Wide* wide, __m256i (&dot
       for (int row = 0; row < kRows; ++row) {
         const __m256i products = _mm256_add_epi32(_mm256_madd_epi16(even, broadcast4(wide[row].even + 4 * v)),
                                                   _mm256_madd_epi16(odd, broadcast4(wide[row].odd + 4 * v)));
-        dot[row][g] = v == 0 ? products : _mm256_add_epi32(dot[row][g], products);
+        if (v == 0) {
+          dot[row][g] = products;
+        } else {
+          accumulate32(dot[row][g], products);
+        }
       }
     }
   }

@@ -30,6 +30,18 @@ struct Row {
   const int32_t* refined;
 };
 
+// Adds to a sum that stays in its register: left to itself the compiler adds in a tree, for which there
+// are too few registers, and spills.
+inline void accumulate16(__m256i& sum, __m256i value) {
+  sum = _mm256_add_epi16(sum, value);
+  __asm__("" : "+x"(sum));
+}
+
+inline void accumulate32(__m256i& sum, __m256i value) {
+  sum = _mm256_add_epi32(sum, value);
+  __asm__("" : "+x"(sum));
+}
+
 // dot + residual / 256: exact in integers, rounded once.
 inline __m256 joined(__m256i dot, __m256i residual) {
   const __m256i whole = _mm256_add_epi32(_mm256_slli_epi32(dot, 8), residual);

@@ -56,8 +56,13 @@ inline void unpacked_dots(const uint8_t* weights, const int8_t* q, size_t stride
       const __m256i x = broadcast4(q + static_cast<size_t>(row) * stride + 4 * v);
       const __m256i p0 = _mm256_maddubs_epi16(w0, x);
       const __m256i p1 = _mm256_maddubs_epi16(w1, x);
-      pairs[row][0] = v == 0 ? p0 : _mm256_add_epi16(pairs[row][0], p0);
-      pairs[row][1] = v == 0 ? p1 : _mm256_add_epi16(pairs[row][1], p1);
+      if (v == 0) {
+        pairs[row][0] = p0;
+        pairs[row][1] = p1;
+      } else {
+        accumulate16(pairs[row][0], p0);
+        accumulate16(pairs[row][1], p1);
+      }
     }
   }
 #pragma GCC unroll 3
