@@ -36,8 +36,8 @@ logger = logging.getLogger("server")
 DRAIN_SECONDS = 120
 DRAIN_LOOK_SECONDS = 0.02
 CLOSE_SECONDS = 5  # for connections to close once nothing is under way
-# How long the event loop may keep the interpreter to itself while the engine thread waits for it; Python's own
-# 5 ms is longer than a token takes.
+# How long the event loop may keep the interpreter to itself while the engine thread waits for it:
+# Python's own 5 ms are longer than a token takes.
 SWITCH_SECONDS = 0.0005
 # Longer than client libraries keep an idle connection, so the client closes first and loses no request.
 KEEP_ALIVE_SECONDS = 120

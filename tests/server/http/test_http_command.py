@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ import openai
 import pytest
 
 from server.identity import file_sha256, fingerprint
-from tests.server.http.running import Command, command_server
+from tests.server.http.running import Command, command_server, wait_for
 
 CANARY = "canary-5f1c9a7e"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -159,6 +160,61 @@ def test_sigterm_lets_an_answer_finish_and_exits_0(model_path: Path, tmp_path: P
             httpx.get(f"{running.url}/health")
         assert stat.S_IMODE((tmp_path / "ready.json").stat().st_mode) == 0o600
         assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_sigterm_finishes_the_streams_under_way_and_turns_new_requests_away(
+    model_path: Path, tmp_path: Path
+) -> None:
+    with command_server(
+        model_path, tmp_path, "--threads", "1", "--slots", "2", "--context", "1024"
+    ) as running:
+        url, name = f"{running.url}/v1/completions", model_path.stem
+        body = {"model": name, "prompt": "Once", "max_tokens": 300, "stream": True, "ignore_eos": True}
+        idle = httpx.Client(base_url=running.url)
+        assert idle.get("/health").status_code == 200
+
+        def finished(_: int) -> list[str]:
+            with httpx.Client(timeout=60) as http, http.stream("POST", url, json=body) as got:
+                lines = got.iter_lines()
+                begun = [next(lines)]
+                started.release()
+                return [*begun, *(line for line in lines if line)]
+
+        started = threading.Semaphore(0)
+        with ThreadPoolExecutor(2) as pool:
+            streams = [pool.submit(finished, number) for number in range(2)]
+            for _ in streams:
+                assert started.acquire(timeout=60)
+            running.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: httpx.get(f"{running.url}/health").status_code == 503)
+            # Over a new connection, and over one that was open before.
+            for refused in (httpx.post(url, json=body), idle.post("/v1/completions", json=body)):
+                assert refused.status_code == 503
+                assert refused.json()["error"]["code"] == "shutting_down"
+                assert int(refused.headers["retry-after"]) >= 1
+            assert httpx.get(f"{running.url}/metrics").status_code == 200
+            for stream in streams:
+                lines = stream.result()
+                assert lines[-1] == "data: [DONE]"
+                assert json.loads(lines[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+        assert running.process.wait(60) == 0
+        idle.close()
+
+
+def test_a_second_signal_ends_the_server_at_once(model_path: Path, tmp_path: Path) -> None:
+    with command_server(
+        model_path, tmp_path, "--threads", "1", "--slots", "1", "--context", "8192"
+    ) as running:
+        body = {"model": model_path.stem, "prompt": "Once", "stream": True, "ignore_eos": True}
+        with (
+            httpx.Client(timeout=60) as http,
+            http.stream("POST", f"{running.url}/v1/completions", json={**body, "max_tokens": 8000}) as got,
+        ):
+            next(got.iter_lines())
+            running.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: httpx.get(f"{running.url}/health").status_code == 503)
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(30) == 0
 
 
 def test_assay_serve_is_this_server_over_a_pinned_model(model_path: Path, tmp_path: Path) -> None:

@@ -42,14 +42,18 @@ def test_thinking_and_content_are_apart(client: openai.OpenAI) -> None:
 
 def test_the_thinking_is_counted_as_completion_and_apart(client: openai.OpenAI, toy: Toy) -> None:
     usage = ask(client).usage
-    written = len(SAID.encode()) + 1
-    thinking = len(SAID.partition("</think>")[0].encode() + b"</think>")
-    if '"opened"' in toy.url or usage.completion_tokens < written:  # the prompt holds the opening mark
-        written, thinking = written - len("<think>\n"), thinking - len("<think>\n")
+    given = len("<think>\n")  # tokens, one a byte, of which the opened template has written all
+    thinking = len(SAID.partition("</think>")[0].encode() + b"</think>") - given
+    served = toy.service.served
+    assert served is not None
+    assert served.template is not None
+    if served.template.source == toy_model.OPENED:
+        assert usage.completion_tokens == len(SAID.encode()) - given + 1
+        assert usage.completion_tokens_details.reasoning_tokens == thinking
     else:
-        thinking -= len("<think")  # one token a byte: only with its last one is it a mark
-    assert usage.completion_tokens == written
-    assert usage.completion_tokens_details.reasoning_tokens == thinking
+        assert usage.completion_tokens == len(SAID.encode()) + 1
+        # The mark's last byte opens the thinking, the newline after it belongs to it.
+        assert usage.completion_tokens_details.reasoning_tokens == thinking + 2
 
 
 def test_a_stream_says_the_same_and_leaks_no_mark(client: openai.OpenAI) -> None:
