@@ -29,18 +29,16 @@ from server.app import create_app
 from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
 from server.key import read_key
 from server.loading import ModelOptions, check_model_file, load
+from server.protocol import configuration
 from server.service import Service
 
 logger = logging.getLogger("server")
 
 DRAIN_SECONDS = 120
 DRAIN_LOOK_SECONDS = 0.02
-CLOSE_SECONDS = 5  # for connections to close once nothing is under way
 # How long the event loop may keep the interpreter to itself while the engine thread waits for it:
 # Python's own 5 ms are longer than a token takes.
 SWITCH_SECONDS = 0.0005
-# Longer than client libraries keep an idle connection, so the client closes first and loses no request.
-KEEP_ALIVE_SECONDS = 120
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,19 +153,7 @@ class _Http(uvicorn.Server):
 async def serve(options: argparse.Namespace, service: Service, listener: socket.socket) -> None:
     """Serve on `listener` while the model loads and after, until a signal; StartError if it cannot load."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    config = uvicorn.Config(
-        create_app(service),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        http="httptools",
-        loop="asyncio",
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
-    http = _Http(config, service)
+    http = _Http(configuration(create_app(service)), service)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, http.drain)

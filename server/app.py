@@ -100,6 +100,7 @@ def create_app(service: Service) -> ASGIApp:
             Exception: _internal_error,
         },
     )
+    app.router.redirect_slashes = False  # a path with a slash too many is a 404 like any other
     return Gate(app, service)
 
 
@@ -177,7 +178,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     if error.status_code == 404:
-        message, code = f"there is no {request.url.path} here", "not_found"
+        message, code = f"there is no {request.scope['path']} here", "not_found"
     else:
         message, code = f"{request.method} is not allowed here", "method_not_allowed"
     return _respond(ApiError(error.status_code, message, code=code, headers=error.headers))

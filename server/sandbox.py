@@ -11,9 +11,10 @@ from collections.abc import Sized
 from typing import Any
 
 import jinja2
+from jinja2.exceptions import SecurityError
 from jinja2.ext import loopcontrols
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.vocabulary import shown

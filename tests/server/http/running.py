@@ -19,6 +19,7 @@ from server.__main__ import bind
 from server.app import create_app
 from server.key import Key
 from server.loading import assemble
+from server.protocol import Patience, configuration
 from server.scheduler import Limits
 from server.service import Service
 from tests.server.http.toy import TEMPLATE, ToyEngine, metadata
@@ -61,6 +62,7 @@ def toy_server(
     key: bytes | None = None,
     load: bool = True,
     template: str | None = TEMPLATE,
+    patience: Patience | None = None,
 ) -> Iterator[Toy]:
     engine = ToyEngine(slots, context)
     service = Service(Key(key) if key else None)
@@ -70,10 +72,7 @@ def toy_server(
             NAME, engine, metadata(template), described, service.metrics, limits or Limits()
         )
     listener = bind("127.0.0.1", 0)
-    config = uvicorn.Config(
-        create_app(service), log_config=None, lifespan="off", ws="none", loop="asyncio", http="httptools"
-    )
-    http = uvicorn.Server(config)
+    http = uvicorn.Server(configuration(create_app(service), patience))
     thread = threading.Thread(target=http.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
