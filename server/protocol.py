@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +25,9 @@ from server.errors import ApiError
 # Longer than client libraries keep an idle connection, so the client closes first and loses no request.
 KEEP_ALIVE_SECONDS = 120
 CLOSE_SECONDS = 5  # for connections to close once nothing is under way
+# The parser takes no body behind this header, which some clients send with every first request in the hope of
+# HTTP/2; a server is free to ignore it.
+UPGRADE = re.compile(rb"\r\nupgrade[ \t]*:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,6 @@ class PatientProtocol(HttpToolsProtocol):
         self._named_bytes = 0  # of them in headers that are complete
         self._whole = True  # no part of a request's body is still to come
         self._answering: RequestResponseCycle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin to wait for a head."""
-        super().connection_made(transport)
         self._wait(self.patience.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -75,6 +75,9 @@ class PatientProtocol(HttpToolsProtocol):
             if self._head_bytes == 0 and self._slow is None:
                 self._wait(self.patience.head_s)
             self._head_bytes += len(data)
+            if UPGRADE.search(data):
+                head, end, rest = data.partition(b"\r\n\r\n")
+                data = UPGRADE.sub(rb"\r\nrefused-upgrade:", head) + end + rest
         super().data_received(data)
         if self._in_head and self._head_bytes > self.patience.head_bytes:
             self._refuse(_head_too_large(self.patience.head_bytes))
@@ -82,7 +85,6 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Count a new head from nothing; what stands before it in the same packet was another's."""
         super().on_message_begin()
-        self._whole = False
         self._named_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -95,7 +97,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin the request: its head came in time."""
-        self._in_head = False
+        self._in_head = self._whole = False
         self._head_bytes = 0
         self._wait(None)
         super().on_headers_complete()
@@ -149,16 +151,17 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: ApiError) -> None:
-        """Say why and close, unless an answer is being written: then only close."""
+        """Say why and close; only close where the words would seem to answer another request."""
         if self.transport.is_closing():
             return
         answering = self._answering
-        if answering is None or answering.response_complete or not answering.response_started:
+        begun = answering is not None and not answering.response_complete
+        # A body that is no HTTP is answered in its request's place; what follows a request must not be.
+        unanswered = begun and answering is not None and not answering.response_started and not self._whole
+        if not begun or (unanswered and not self.pipeline):
             body = json.dumps(error.body()).encode()
-            head = (
-                f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            )
-            self.transport.write(STATUS_LINE[error.status] + head.encode() + body)
+            head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
+            self.transport.write(STATUS_LINE[error.status] + head.encode() + b"\r\n\r\n" + body)
         self.transport.close()
 
 
@@ -168,16 +171,19 @@ def _head_too_large(most: int) -> ApiError:
 
 def configuration(app: ASGIApp, patience: Patience | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration for serving `app`, in the command and in tests alike."""
-    protocol = PatientProtocol
+
+    class Protocol(PatientProtocol):
+        pass
+
     if patience is not None:
-        protocol = type("OtherPatience", (PatientProtocol,), {"patience": patience})
+        Protocol.patience = patience
     return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
-        http=protocol,
+        http=Protocol,
         loop="asyncio",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

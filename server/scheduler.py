@@ -150,18 +150,36 @@ class Scheduler:
             self._metrics.waiting = len(self._waiting)
 
     def _run(self) -> None:
-        while self._admit():
-            batch = list(self._running)
+        while True:
             try:
-                events = self._step(batch)
+                if not self._admit():
+                    return
+                self._deliver(self._attempt(list(self._running)))
             except Exception:
-                # Whatever it was, these requests cannot go on; the next ones may.
-                logger.exception("the engine failed on a batch of %d", len(batch))
-                events = [(job, engine_failed()) for job in batch]
-                for job in batch:
-                    job.failed = True
-                self._metrics.engine_errors += 1
-            self._deliver(events)
+                logger.exception("the scheduler failed; it begins again with empty slots")
+                self._give_up()
+
+    def _attempt(self, batch: Sequence[_Job]) -> list[tuple[_Job, Event]]:
+        try:
+            return self._step(batch)
+        except Exception:
+            # Whatever it was, these requests cannot go on; the next ones may.
+            logger.exception("the engine failed on a batch of %d", len(batch))
+            for job in batch:
+                job.failed = True
+            self._metrics.engine_errors += 1
+            return [(job, engine_failed()) for job in batch]
+
+    def _give_up(self) -> None:
+        """End all that runs and waits with an error: between steps nothing is to blame but all may be torn."""
+        with self._condition:
+            lost = [*self._running, *self._waiting]
+            self._running = []
+            self._waiting.clear()
+            self._cache = PrefixCache(self._engine, self.limits.kept_tokens)
+            self._metrics.running = self._metrics.waiting = 0
+            self._metrics.engine_errors += 1
+        self._tell([(job, engine_failed()) for job in lost])
 
     def _admit(self) -> bool:
         """Drop who left, wait for work, give out slots; False when the scheduler is closed."""
@@ -274,6 +292,9 @@ class Scheduler:
         ended = {id(job) for job, event in events if isinstance(event, ApiError) or event.finish}
         with self._condition:
             self._retire(ended)
+        self._tell(events)
+
+    def _tell(self, events: Sequence[tuple[_Job, Event]]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Ticket, Event]]] = {}
         for job, event in events:
             if not job.ticket.cancelled:
