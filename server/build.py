@@ -24,11 +24,12 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,6 +95,32 @@ class EngineBuild:
     flags: str  # of every file, then of the rooms for one instruction set
 
 
+class Recipe(Protocol):
+    """How a library is made, and everything that decides its bytes."""
+
+    @property
+    def source_sha256(self) -> str:
+        """The digest over the names and bytes of every source file."""
+
+    @property
+    def version(self) -> str:
+        """What the compiler is."""
+
+    @property
+    def flags(self) -> str:
+        """Every flag given to it."""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """What is compiled, below SOURCES."""
+
+    def command(self, source: Path) -> list[str]:
+        """Returns the command that compiles a source, without its -c and -o."""
+
+    def link_command(self) -> list[str]:
+        """Returns the command that links, without its -o and objects."""
+
+
 @dataclass(frozen=True)
 class _Plan:
     """One build: its sources in order, its compiler, and the digest that names it."""
@@ -112,11 +139,6 @@ class _Plan:
         return "; ".join([text, *(f"{room}/: {' '.join(flags)}" for room, flags in rooms.items())])
 
     @property
-    def name(self) -> str:
-        key = json.dumps([self.source_sha256, self.flags, self.version, platform.machine()])
-        return hashlib.sha256(key.encode()).hexdigest()[:32]
-
-    @property
     def link_flags(self) -> tuple[str, ...]:
         return (*_LINK_FLAGS, *self.variant.link_flags)
 
@@ -127,6 +149,12 @@ class _Plan:
             flags.append("-DASSAY_HAS_X86")
             flags.extend(_SIMD_ROOMS.get(source.parent.as_posix(), ()))
         return flags
+
+    def command(self, source: Path) -> list[str]:
+        return [self.compiler, *self.arguments(source)]
+
+    def link_command(self) -> list[str]:
+        return [self.compiler, *self.link_flags]
 
 
 def ensure_built(output: Path = OUTPUT, variant: Variant | None = None) -> EngineBuild:
@@ -140,12 +168,36 @@ def ensure_built(output: Path = OUTPUT, variant: Variant | None = None) -> Engin
         EngineError: no C++ compiler was found, or it failed (its own words are in the message), or
             the environment names a sanitizer that there is none of.
     """
-    plan = _plan(_asked_variant() if variant is None else variant)
-    folder = output / plan.name
+    return make_once(_plan(_asked_variant() if variant is None else variant), output)
+
+
+def make_once(recipe: Recipe, output: Path = OUTPUT) -> EngineBuild:
+    """Returns the library of a recipe, compiling it when there is none.
+
+    Raises:
+        EngineError: the compiler failed; its own words are in the message.
+    """
+    key = json.dumps([recipe.source_sha256, recipe.flags, recipe.version, platform.machine()])
+    name = hashlib.sha256(key.encode()).hexdigest()[:32]
     output.mkdir(parents=True, exist_ok=True)
-    with _locked(output / f"{plan.name}.lock"):
-        found = _existing(folder, plan)
-        return found if found is not None else _build(folder, plan)
+    with _locked(output / f"{name}.lock"):
+        found = _existing(output / name, recipe)
+        return found if found is not None else _build(output / name, recipe)
+
+
+def source_digest(files: Sequence[Path]) -> str:
+    """Returns the SHA-256 over the names and bytes of source files."""
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(SOURCES).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def compiler_words(compiler: str) -> list[str]:
+    """Returns the lines in which a compiler says what it is."""
+    return _run([compiler, "--version"]).strip().splitlines()
 
 
 def find_compiler() -> str:
@@ -180,21 +232,15 @@ def _plan(variant: Variant = RELEASE) -> _Plan:
     compiler = find_compiler()
     simd = variant.simd and platform.machine() in ("x86_64", "AMD64")
     files = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".cpp", ".h"))
-    digest = hashlib.sha256()
-    for path in files:
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(SOURCES).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
     units = [path.relative_to(SOURCES) for path in files if path.suffix == ".cpp"]
     # Linked last, a room for more cannot lend a function that two rooms define to one for less.
     rooms = [[path for path in units if path.parent.as_posix() == room] for room in _SIMD_ROOMS]
     portable = [path for path in units if path.parent.as_posix() not in _SIMD_ROOMS]
     sources = (*portable, *(path for room in rooms for path in room if simd))
-    version = _run([compiler, "--version"]).partition("\n")[0].strip()
-    return _Plan(compiler, version, sources, digest.hexdigest(), simd, variant)
+    return _Plan(compiler, compiler_words(compiler)[0].strip(), sources, source_digest(files), simd, variant)
 
 
-def _existing(folder: Path, plan: _Plan) -> EngineBuild | None:
+def _existing(folder: Path, plan: Recipe) -> EngineBuild | None:
     """Returns the finished build in a folder, or None when there is none or its bytes changed."""
     library = folder / LIBRARY
     try:
@@ -208,7 +254,7 @@ def _existing(folder: Path, plan: _Plan) -> EngineBuild | None:
     return EngineBuild(library, present, plan.source_sha256, plan.version, plan.flags)
 
 
-def _build(folder: Path, plan: _Plan) -> EngineBuild:
+def _build(folder: Path, plan: Recipe) -> EngineBuild:
     _LOG.info("compiling the engine with %s", plan.version)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as temporary:
         work = Path(temporary)
@@ -217,7 +263,7 @@ def _build(folder: Path, plan: _Plan) -> EngineBuild:
         result = work / "result"
         result.mkdir()
         library = result / LIBRARY
-        _run([plan.compiler, *plan.link_flags, "-o", str(library), *map(str, objects)])
+        _run([*plan.link_command(), "-o", str(library), *map(str, objects)])
         digest = hashlib.sha256(library.read_bytes()).hexdigest()
         build = EngineBuild(folder / LIBRARY, digest, plan.source_sha256, plan.version, plan.flags)
         record = {**asdict(build), "library": LIBRARY}
@@ -227,9 +273,9 @@ def _build(folder: Path, plan: _Plan) -> EngineBuild:
     return build
 
 
-def _compile(plan: _Plan, source: Path, work: Path) -> Path:
-    target = work / ("-".join(source.with_suffix(".o").parts))
-    _run([plan.compiler, *plan.arguments(source), "-c", str(source), "-o", str(target)])
+def _compile(plan: Recipe, source: Path, work: Path) -> Path:
+    target = work / f"{'-'.join(source.parts)}.o"
+    _run([*plan.command(source), "-c", str(source), "-o", str(target)])
     return target
 
 

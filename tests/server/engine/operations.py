@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +40,9 @@ class Quantised:
 class Operations:
     """One backend's operations; every method fails the test on a status other than 0."""
 
-    def __init__(self, isa: str) -> None:
+    def __init__(self, isa: str, library: Path | None = None) -> None:
         self._isa = isa.encode()
-        self._library = ctypes.CDLL(str(ensure_built().library))
+        self._library = ctypes.CDLL(str(ensure_built().library if library is None else library))
 
     def embed(self, kind: int, table: npt.NDArray[np.uint8], columns: int, token: int) -> Floats:
         out = np.empty(columns, np.float32)

@@ -1,0 +1,103 @@
+#include "cache.cuh"
+
+#include <algorithm>
+
+namespace assay::cuda {
+namespace {
+
+size_t blocks_of(int positions) { return static_cast<size_t>((positions + kPositionBlock - 1) / kPositionBlock); }
+
+}  // namespace
+
+Cache::Cache(const Config& config, KvType type, int slots, int context, const Stream& stream)
+    : layout_{type, config.head_dim},
+      layer_bytes_(static_cast<int64_t>(layout_.head_bytes()) * config.kv_heads),
+      block_bytes_(layer_bytes_ * config.layers),
+      table_stride_(static_cast<int>(blocks_of(context))),
+      slots_(static_cast<size_t>(slots)),
+      holders_(static_cast<size_t>(slots) * blocks_of(context), 0),
+      mirror_(holders_.size(), 0),
+      stream_(stream),
+      pool_(holders_.size() * static_cast<size_t>(block_bytes_)),
+      tables_(holders_.size()) {
+  for (size_t index = holders_.size(); index > 0; --index) free_.push_back(static_cast<int32_t>(index) - 1);
+  // What a position never held is multiplied by a weight of zero: it must be a number.
+  stream_.zero(pool_.data(), pool_.bytes());
+  stream_.zero(tables_.data(), tables_.bytes());
+}
+
+int32_t Cache::take() {
+  const int32_t block = free_.back();
+  free_.pop_back();
+  holders_[static_cast<size_t>(block)] = 1;
+  return block;
+}
+
+void Cache::shrink(Slot& slot, size_t blocks) {
+  while (slot.blocks.size() > blocks) {
+    const int32_t block = slot.blocks.back();
+    slot.blocks.pop_back();
+    if (--holders_[static_cast<size_t>(block)] == 0) free_.push_back(block);
+  }
+}
+
+void Cache::copy(int32_t to, int32_t from) {
+  ASSAY_CUDA(cudaMemcpyAsync(pool_.data() + to * block_bytes_, pool_.data() + from * block_bytes_,
+                             static_cast<size_t>(block_bytes_), cudaMemcpyDeviceToDevice, stream_.get()));
+}
+
+void Cache::publish(int slot) {
+  const std::vector<int32_t>& blocks = slots_[static_cast<size_t>(slot)].blocks;
+  const size_t first = static_cast<size_t>(slot) * static_cast<size_t>(table_stride_);
+  int32_t* kept = mirror_.data() + first;
+  if (std::equal(blocks.begin(), blocks.end(), kept)) return;
+  stream_.wait();  // the mirror may still be read for an earlier step
+  std::copy(blocks.begin(), blocks.end(), kept);
+  stream_.upload(tables_.data() + first, kept, blocks.size());
+}
+
+void Cache::extend(int slot, int position, int length) {
+  Slot& own = slots_[static_cast<size_t>(slot)];
+  const size_t needed = blocks_of(length);
+  shrink(own, needed);
+  for (size_t index = static_cast<size_t>(position / kPositionBlock); index < own.blocks.size(); ++index) {
+    int32_t& block = own.blocks[index];
+    if (holders_[static_cast<size_t>(block)] == 1) continue;
+    const int32_t mine = take();
+    copy(mine, block);
+    --holders_[static_cast<size_t>(block)];
+    block = mine;
+  }
+  while (own.blocks.size() < needed) own.blocks.push_back(take());
+  own.length = length;
+  publish(slot);
+}
+
+void Cache::fork(int source, int slot, int positions) {
+  const Slot& from = slots_[static_cast<size_t>(source)];
+  Slot& own = slots_[static_cast<size_t>(slot)];
+  if (source == slot) {
+    shrink(own, blocks_of(positions));
+    own.length = positions;
+    return;
+  }
+  shrink(own, 0);
+  const size_t whole = static_cast<size_t>(positions / kPositionBlock);
+  for (size_t index = 0; index < whole; ++index) {
+    own.blocks.push_back(from.blocks[index]);
+    ++holders_[static_cast<size_t>(from.blocks[index])];
+  }
+  if (blocks_of(positions) > whole) {
+    own.blocks.push_back(take());
+    copy(own.blocks.back(), from.blocks[whole]);
+  }
+  own.length = positions;
+  publish(slot);
+}
+
+KvView Cache::view(int layer, const int32_t* slots, const int32_t* visible) const {
+  return {layout_,      pool_.data(), block_bytes_, layer * layer_bytes_, tables_.data(),
+          table_stride_, slots,        visible};
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,130 @@
+// The ground every kernel stands on: CUDA, or its emulation on the processor.
+//
+// Kernels use what this header offers and no more, so that one source compiles
+// for a device (nvcc) and for tests (a C++ compiler with -DASSAY_EMULATED).
+// Shared memory is reached through Shared, whose accesses the emulation checks.
+// Floating-point arithmetic is what is written: nothing is contracted (-fmad=false),
+// a fused step is __fmaf_rn, division and square root round to nearest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef ASSAY_EMULATED
+
+#include "emulation/device.cuh"
+
+#else
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+// `count` values of shared memory.
+template <typename T>
+class Shared {
+ public:
+  __device__ Shared(unsigned char* bytes, int) : data_(reinterpret_cast<T*>(bytes)) {}
+  __device__ explicit Shared(T* data) : data_(data) {}
+
+  __device__ T get(int index) const { return data_[index]; }
+  __device__ void put(int index, T value) const { data_[index] = value; }
+  template <typename U>
+  __device__ Shared<U> as() const {
+    return Shared<U>(reinterpret_cast<U*>(data_));
+  }
+  __device__ Shared<T> part(int first, int) const { return Shared<T>(data_ + first); }
+  __device__ T* at(int index) const { return data_ + index; }
+
+ private:
+  T* data_;
+};
+
+// Hands out 16-byte-aligned arrays of a region, in one order for every thread.
+class SharedArena {
+ public:
+  __device__ explicit SharedArena(unsigned char* bytes) : next_(bytes) {}
+
+  template <typename T>
+  __device__ Shared<T> take(int count) {
+    const Shared<T> taken(next_, count);
+    next_ += (static_cast<size_t>(count) * sizeof(T) + 15) & ~size_t{15};
+    return taken;
+  }
+
+ private:
+  unsigned char* next_;
+};
+
+// A kernel's shared memory: `bytes` known when it is compiled, or those asked for at the launch.
+#define ASSAY_STATIC_SHARED(name, bytes)                      \
+  __shared__ __align__(16) unsigned char name##_bytes[bytes]; \
+  SharedArena name(name##_bytes)
+#define ASSAY_DYNAMIC_SHARED(name)                                 \
+  extern __shared__ __align__(16) unsigned char assay_dynamic_[]; \
+  SharedArena name(assay_dynamic_)
+
+#endif
+
+namespace assay::cuda {
+
+constexpr unsigned kFullWarp = 0xffffffffu;
+constexpr int kWarp = 32;
+
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x % kWarp); }
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x / kWarp); }
+
+__device__ __forceinline__ float half_value(uint16_t bits) {
+#ifdef ASSAY_EMULATED
+  return half_to_float(bits);
+#else
+  return __half2float(__ushort_as_half(bits));
+#endif
+}
+
+// The nearest half, ties to even; what is beyond the largest finite one becomes it.
+__device__ __forceinline__ uint16_t half_bits(float value) {
+  value = value > 65504.0f ? 65504.0f : value;
+  value = value < -65504.0f ? -65504.0f : value;
+#ifdef ASSAY_EMULATED
+  return float_to_half(value);
+#else
+  return __half_as_ushort(__float2half_rn(value));
+#endif
+}
+
+__device__ __forceinline__ uint32_t two_halves(uint16_t low, uint16_t high) {
+  return static_cast<uint32_t>(low) | static_cast<uint32_t>(high) << 16;
+}
+
+// The sum over a warp, in every lane: pairs at distance 16, 8, 4, 2, 1.
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2) value += __shfl_xor_sync(kFullWarp, value, flip);
+  return value;
+}
+
+__device__ __forceinline__ float warp_largest(float value) {
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2) value = fmaxf(value, __shfl_xor_sync(kFullWarp, value, flip));
+  return value;
+}
+
+// e^x, x clamped to [-87, 88]: the polynomial of ref/exp.cpp with fused steps.
+__device__ __forceinline__ float exponential(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 88.0f ? 88.0f : x;
+  const float n = rintf(x * 1.44269504f);
+  float r = __fmaf_rn(n, -0.693359375f, x);
+  r = __fmaf_rn(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = __fmaf_rn(p, r, 1.3981999507e-3f);
+  p = __fmaf_rn(p, r, 8.3334519073e-3f);
+  p = __fmaf_rn(p, r, 4.1665795894e-2f);
+  p = __fmaf_rn(p, r, 1.6666665459e-1f);
+  p = __fmaf_rn(p, r, 5.0000001201e-1f);
+  p = __fmaf_rn(p, r * r, r + 1.0f);
+  return p * __uint_as_float(static_cast<unsigned>(static_cast<int>(n) + 127) << 23);
+}
+
+}  // namespace assay::cuda

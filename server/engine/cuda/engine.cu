@@ -1,0 +1,62 @@
+#include "engine.cuh"
+
+#include "../mapping.h"
+#include "device_name.cuh"
+
+namespace assay::cuda {
+
+Engine::Engine(const assay_options& options)
+    : isa_(use_device(options.isa)),
+      threads_(bounded("threads", options.threads, kMostThreads)),
+      slots_(bounded("slots", options.slots, kMostSlots)) {
+  if (options.path == nullptr) bad_argument("no path");
+  const Mapping mapping(options.path);  // gone after loading: the device holds the only copy
+  const Gguf file(mapping.data(), mapping.size());
+  config_ = read_config(file);
+  context_ = choose_context(options.context, config_.context);
+  const KvType kv = choose_kv(options.kv);
+  weights_ = std::make_unique<Weights>(file, config_, stream_);
+  cache_ = std::make_unique<Cache>(config_, kv, slots_, context_, stream_);
+  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, stream_, slots_, context_);
+  metadata_ = std::make_unique<KeptMetadata>(file);
+}
+
+void Engine::describe(assay_info& info) const {
+  info.abi_version = ASSAY_ABI_VERSION;
+  info.threads = threads_;
+  info.slots = slots_;
+  info.context = context_;
+  info.vocabulary = config_.vocabulary;
+  info.prefill_chunk = kMostRows;
+  info.weight_bytes = weights_->bytes_per_step();
+  info.kv_bytes_per_position = cache_->bytes_per_position();
+  info.isa = isa_.c_str();
+  info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
+}
+
+void Engine::fork(int source, int slot, int positions) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  use_device(nullptr);
+  check_fork(source, slot, positions, limits(), [&](int each) { return cache_->length(each); });
+  cache_->fork(source, slot, positions);
+  stream_.wait();
+}
+
+int Engine::length(int slot) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return slot < 0 || slot >= slots_ ? -1 : cache_->length(slot);
+}
+
+void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  use_device(nullptr);
+  check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return cache_->length(slot); });
+  for (size_t index = 0; index < count; ++index) {
+    const assay_chunk& chunk = chunks[index];
+    cache_->extend(chunk.slot, chunk.position, chunk.position + chunk.count);
+  }
+  run_in_passes(chunks, count, logits, greedy, kMostRows, config_.vocabulary,
+                [&](const Pass& pass) { forward_->run(pass); });
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,192 @@
+#include "forward.cuh"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../rope_table.h"
+
+namespace assay::cuda {
+namespace {
+
+size_t times(int a, int b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
+
+int widest(const Config& config) { return std::max(std::max(config.width, config.q_width()), config.ffn); }
+
+int power_of_two(int least, int most) {
+  int power = 1;
+  while (power < least) power *= 2;
+  return std::min(power, most);
+}
+
+}  // namespace
+
+Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream, int slots,
+                 int context)
+    : config_(config),
+      weights_(weights),
+      cache_(cache),
+      stream_(stream),
+      shape_{config.heads, config.kv_heads, config.head_dim, config.rope_dim, config.q_width() + 2 * config.kv_width()},
+      most_blocks_(cache.most_blocks()),
+      pairs_(times(kMostRows, config.heads / config.kv_heads) / kTileQueries + kMostRows),
+      inputs_(1),
+      tiles_(pairs_),
+      host_inputs_(1),
+      host_tiles_(pairs_),
+      cosines_(times(context, config.rope_dim / 2)),
+      sines_(cosines_.count()),
+      residual_(times(kMostRows, config.width)),
+      heads_(times(kMostRows, std::max(shape_.stride, 2 * config.ffn))),
+      attended_(times(kMostRows, config.q_width())),
+      partials_(times(std::max(std::min(slots, kMostRows), kMostDecodeRows), config.heads) *
+                times(most_blocks_, config.head_dim + kPartialTail)),
+      x_(times(kMostRows, widest(config))),
+      q_(times(kMostRows, widest(config)) / 16),
+      q_residual_(q_.count()),
+      scale_(times(kMostRows, widest(config)) / kBlock),
+      logits_(times(kMostLogitRows, config.vocabulary)),
+      greedy_(kMostLogitRows) {
+  const RopeTable table(context, config.rope_dim, config.rope_base);
+  stream_.upload(cosines_.data(), table.cosine.data(), table.cosine.size());
+  stream_.upload(sines_.data(), table.sine.data(), table.sine.size());
+  stream_.wait();
+}
+
+Forward::~Forward() {
+  for (const auto& entry : graphs_) cudaGraphExecDestroy(entry.second);
+}
+
+Activations Forward::activations(int rows, int columns) const {
+  float* x = weights_.has_floats() ? x_.data() : nullptr;
+  return {x, q_.data(), q_residual_.data(), scale_.data(), rows, (rows + 1) / 2 * 2, columns};
+}
+
+void Forward::linear(const Matrix& matrix, const Activations& in, float* out, int stride, bool add) {
+  if (in.rows <= kMostDecodeRows) {
+    qlinear_decode(matrix, in, out, stride, add, stream_.get());
+  } else {
+    qlinear_prefill(matrix, in, out, stride, add, stream_.get());
+  }
+}
+
+void Forward::linear(const Stack& stack, const Activations& in, float* out, bool add) {
+  for (const Matrix& matrix : stack.parts) {
+    linear(matrix, in, out, stack.rows, add);
+    out += matrix.rows;
+  }
+}
+
+void Forward::attend(int layer, int rows, const Attention& attention) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  const KvView kv = cache_.view(layer, inputs_.data()->slots, inputs_.data()->visible);
+  place_heads(heads_.data(), rows, shape_, cosines_.data(), sines_.data(), kv, stream_.get());
+  if (attention.alone) {
+    attention_decode(heads_.data(), rows, shape_, scale, kv, attention.most_blocks, partials_.data(), stream_.get());
+    attention_fold(partials_.data(), kv.visible, rows, shape_, attention.most_blocks, attended_.data(), stream_.get());
+  } else {
+    attention_prefill(heads_.data(), shape_, scale, kv, tiles_.data(), attention.tiles, attended_.data(),
+                      stream_.get());
+  }
+}
+
+void Forward::layers(int rows, const Attention& attention) {
+  const Config& c = config_;
+  const auto few = [](int columns) { return few_refinements(columns / kBlock); };
+  embed(weights_.embedding(), inputs_.data()->tokens, rows, residual_.data(), stream_.get());
+  for (int index = 0; index < c.layers; ++index) {
+    const Layer& layer = weights_.layers()[static_cast<size_t>(index)];
+    const Activations input = activations(rows, c.width);
+    rmsnorm(residual_.data(), c.width, nullptr, layer.attention_norm, c.epsilon, few(c.width), input, stream_.get());
+    linear(layer.qkv, input, heads_.data(), false);
+    attend(index, rows, attention);
+    const Activations attended = activations(rows, c.q_width());
+    quantise(attended_.data(), c.q_width(), few(c.q_width()), attended, stream_.get());
+    linear(layer.output, attended, residual_.data(), true);
+    rmsnorm(residual_.data(), c.width, nullptr, layer.ffn_norm, c.epsilon, few(c.width), input, stream_.get());
+    linear(layer.gate_up, input, heads_.data(), false);
+    const Activations hidden = activations(rows, c.ffn);
+    silu_mul(heads_.data(), heads_.data() + c.ffn, 2 * c.ffn, few(c.ffn), hidden, stream_.get());
+    linear(layer.down, hidden, residual_.data(), true);
+  }
+}
+
+// Logits and greedy ids of the wanted rows [first, first + count).
+void Forward::logits(int first, int count) {
+  const Activations input = activations(count, config_.width);
+  rmsnorm(residual_.data(), config_.width, inputs_.data()->wanted + first, weights_.output_norm(), config_.epsilon,
+          config_.width / kBlock, input, stream_.get());
+  linear(weights_.head(), input, logits_.data(), config_.vocabulary, false);
+  argmax(logits_.data(), config_.vocabulary, count, greedy_.data(), stream_.get());
+}
+
+Forward::Attention Forward::plan(const Pass& pass) {
+  Inputs& inputs = host_inputs_[0];
+  const int group = config_.heads / config_.kv_heads, rows = static_cast<int>(pass.tokens.size());
+  Attention attention{true, 1, 0};
+  std::copy(pass.tokens.begin(), pass.tokens.end(), inputs.tokens);
+  std::copy(pass.wanted.begin(), pass.wanted.end(), inputs.wanted);
+  for (const Segment& segment : pass.segments) {
+    attention.alone = attention.alone && segment.count == 1;
+    for (int i = 0; i < segment.count; ++i) {
+      inputs.slots[segment.first + i] = segment.slot;
+      inputs.visible[segment.first + i] = segment.position + i + 1;
+    }
+    attention.most_blocks =
+        std::max(attention.most_blocks, (segment.position + segment.count - 1) / kPositionBlock + 1);
+    for (int first = 0; first < segment.count * group; first += kTileQueries) {
+      host_tiles_[static_cast<size_t>(attention.tiles++)] = {segment.first, first,
+                                                             std::min(kTileQueries, segment.count * group - first)};
+    }
+  }
+  attention.alone = attention.alone || rows <= kMostDecodeRows;
+  // The last tiles see the most positions; begun first, they end no later than the rest.
+  std::reverse(host_tiles_.data(), host_tiles_.data() + attention.tiles);
+  return attention;
+}
+
+void Forward::run_decode(const Pass& pass, const Attention& attention) {
+  const int rows = static_cast<int>(pass.tokens.size()), wanted = static_cast<int>(pass.wanted.size());
+  const int blocks = power_of_two(attention.most_blocks, most_blocks_);
+  cudaGraphExec_t& executable = graphs_[{rows, wanted, blocks}];
+  if (executable == nullptr) {
+    ASSAY_CUDA(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      layers(rows, {true, blocks, 0});
+      if (wanted != 0) logits(0, wanted);
+    } catch (...) {
+      cudaStreamEndCapture(stream_.get(), &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      throw;
+    }
+    ASSAY_CUDA(cudaStreamEndCapture(stream_.get(), &graph));
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    ASSAY_CUDA(error);
+  }
+  ASSAY_CUDA(cudaGraphLaunch(executable, stream_.get()));
+  stream_.download(pass.logits, logits_.data(), times(wanted, config_.vocabulary));
+  stream_.download(pass.greedy, greedy_.data(), static_cast<size_t>(wanted));
+}
+
+void Forward::run(const Pass& pass) {
+  const int rows = static_cast<int>(pass.tokens.size()), wanted = static_cast<int>(pass.wanted.size());
+  const Attention attention = plan(pass);
+  stream_.upload(inputs_.data(), host_inputs_.data(), 1);
+  if (rows <= kMostDecodeRows) {
+    run_decode(pass, attention);
+  } else {
+    if (!attention.alone) stream_.upload(tiles_.data(), host_tiles_.data(), static_cast<size_t>(attention.tiles));
+    layers(rows, attention);
+    for (int first = 0; first < wanted; first += kMostLogitRows) {
+      const int count = std::min(kMostLogitRows, wanted - first);
+      logits(first, count);
+      stream_.download(pass.logits + times(first, config_.vocabulary), logits_.data(),
+                       times(count, config_.vocabulary));
+      stream_.download(pass.greedy + first, greedy_.data(), static_cast<size_t>(count));
+    }
+  }
+  stream_.wait();
+}
+
+}  // namespace assay::cuda

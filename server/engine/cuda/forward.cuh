@@ -1,0 +1,84 @@
+// One pass of up to kMostRows tokens through the model, on the device.
+//
+// What a pass needs to know (tokens, slots, positions) is one small copy to the
+// device; kernels find the rest there. A pass of few rows takes the decode form
+// of every operation and is launched as a CUDA graph, captured once for each number
+// of rows, of logits, and power of two of position blocks. Which form computes a
+// row changes no bit of it.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "../pass_plan.h"
+#include "cache.cuh"
+#include "weights.cuh"
+
+namespace assay::cuda {
+
+constexpr int kMostRows = 1024;       // of a pass
+constexpr int kMostLogitRows = 64;    // whose logits are computed together
+
+class Forward {
+ public:
+  Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream, int slots,
+          int context);
+  ~Forward();
+  Forward(const Forward&) = delete;
+  Forward& operator=(const Forward&) = delete;
+
+  // Computes the pass and writes keys, values, logits and greedy ids. The blocks its positions
+  // lie in belong to its slots (Cache::extend).
+  void run(const Pass& pass);
+
+ private:
+  // What the device must know of a pass; of one fixed size, so that a graph can read it anywhere.
+  struct Inputs {
+    int32_t tokens[kMostRows];
+    int32_t slots[kMostRows];
+    int32_t visible[kMostRows];
+    int32_t wanted[kMostRows];
+  };
+
+  // How the rows of a pass attend.
+  struct Attention {
+    bool alone;       // each row by itself (decode form)
+    int most_blocks;  // of a row, at least
+    int tiles;        // of the prefill form
+  };
+
+  Attention plan(const Pass& pass);
+  void layers(int rows, const Attention& attention);
+  void attend(int layer, int rows, const Attention& attention);
+  void logits(int first, int count);
+  void linear(const Stack& stack, const Activations& in, float* out, bool add);
+  void linear(const Matrix& matrix, const Activations& in, float* out, int stride, bool add);
+  void run_decode(const Pass& pass, const Attention& attention);
+  Activations activations(int rows, int columns) const;
+
+  const Config& config_;
+  const Weights& weights_;
+  const Cache& cache_;
+  const Stream& stream_;
+  HeadShape shape_;
+  int most_blocks_;
+  size_t pairs_;  // query tiles there can be
+
+  DeviceArray<Inputs> inputs_;
+  DeviceArray<QueryTile> tiles_;
+  PinnedArray<Inputs> host_inputs_;
+  PinnedArray<QueryTile> host_tiles_;
+  DeviceArray<float> cosines_, sines_;
+  DeviceArray<float> residual_;
+  DeviceArray<float> heads_;  // queries, keys, values; then gate and up
+  DeviceArray<float> attended_;
+  DeviceArray<float> partials_;
+  DeviceArray<float> x_;
+  DeviceArray<uint4> q_, q_residual_;
+  DeviceArray<float2> scale_;
+  DeviceArray<float> logits_;
+  DeviceArray<int32_t> greedy_;
+  std::map<std::tuple<int, int, int>, cudaGraphExec_t> graphs_;  // rows, wanted rows, blocks
+};
+
+}  // namespace assay::cuda

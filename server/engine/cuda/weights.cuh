@@ -1,0 +1,54 @@
+// A model's weights on the device, packed there: the only copy kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../config.h"
+#include "../gguf.h"
+#include "kernels.cuh"
+
+namespace assay::cuda {
+
+// Matrices that read the same activations, one below the other in one output row. Those of one
+// type are one matrix.
+struct Stack {
+  std::vector<Matrix> parts;
+  int rows = 0;
+};
+
+struct Layer {
+  const float* attention_norm;
+  const float* ffn_norm;
+  Stack qkv;      // queries, keys, values
+  Stack gate_up;
+  Stack output, down;  // of one part
+};
+
+class Weights {
+ public:
+  // Error naming the tensor when one is missing, has another shape, or is one that this
+  // architecture does not have.
+  Weights(const Gguf& file, const Config& config, const Stream& stream);
+
+  const std::vector<Layer>& layers() const { return layers_; }
+  const Matrix& embedding() const { return embedding_; }
+  const Matrix& head() const { return head_; }
+  const float* output_norm() const { return output_norm_; }
+  bool has_floats() const { return has_floats_; }  // among the matrices that activations meet
+  uint64_t bytes_per_step() const { return bytes_per_step_; }
+
+ private:
+  class Loader;
+
+  std::vector<DeviceArray<uint8_t>> matrices_;
+  std::vector<DeviceArray<float>> norms_;
+  std::vector<Layer> layers_;
+  Matrix embedding_;
+  Matrix head_;
+  const float* output_norm_ = nullptr;
+  uint64_t bytes_per_step_ = 0;
+  bool has_floats_ = false;
+};
+
+}  // namespace assay::cuda
