@@ -12,7 +12,7 @@ this module.
 import os
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -23,9 +23,16 @@ import numpy.typing as npt
 
 from server import abi
 from server.build import EngineBuild, EngineError, ensure_built
+from server.build_cuda import ensure_built_cuda, ensure_built_emulated
 
 __all__ = ["Chunk", "Engine", "EngineBuild", "EngineError", "StepResult"]
 
+# What computes, and how its library is made; the emulated one is for tests.
+_DEVICES: dict[str, Callable[[], EngineBuild]] = {
+    "cpu": ensure_built,
+    "cuda": ensure_built_cuda,
+    "cuda-emulated": ensure_built_emulated,
+}
 _LOGITS = {"none": 0, "last": 1, "all": 2}
 _STRING = 8
 _ARRAY = 9
@@ -63,6 +70,7 @@ class Engine:
         context: int | None = None,
         isa: str | None = None,
         kv: Literal["f16", "int8"] = "f16",
+        device: Literal["cpu", "cuda", "cuda-emulated"] = "cpu",
     ) -> None:
         """Loads a GGUF file, compiling the library first when needed.
 
@@ -71,15 +79,16 @@ class Engine:
             threads: computing threads; the number of usable cores by default.
             slots: sequences held at once.
             context: positions a slot can hold; the smaller of the model's and 8192 by default.
-            isa: "avx512", "avx2" or "plain"; the best this CPU has by default.
+            isa: "avx512", "avx2" or "plain" of a CPU; the best the device has by default.
             kv: how keys and values are kept; int8 takes half the memory and costs some fidelity.
+            device: what computes; "cuda" is the first GPU that the driver shows, and needs nvcc once.
 
         Raises:
             EngineError: the file is not one this engine can serve, or memory is short; says why.
         """
         self._handle = abi.Handle()
         self._lock = threading.Lock()
-        self.build: EngineBuild = ensure_built()
+        self.build: EngineBuild = _DEVICES[device]()
         self._library = abi.load(self.build.library)
         options = abi.Options(
             os.fsencode(model),

@@ -1,4 +1,4 @@
-"""The CUDA kernels as they are tested without a GPU: compiled for the processor, and what they are called there."""
+"""The CUDA kernels as they are tested without a GPU: compiled for the processor."""
 
 from __future__ import annotations
 
