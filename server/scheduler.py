@@ -171,7 +171,7 @@ class Scheduler:
             return [(job, engine_failed()) for job in batch]
 
     def _give_up(self) -> None:
-        """End all that runs and waits with an error: between steps nothing is to blame but all may be torn."""
+        """End all that runs and waits with an error: between steps all of it may be torn."""
         with self._condition:
             lost = [*self._running, *self._waiting]
             self._running = []

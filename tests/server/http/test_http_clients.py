@@ -151,20 +151,20 @@ def test_whatever_the_engine_raises_ends_the_batch_and_not_the_server(
 ) -> None:
     with toy_server(slots=4, context=65_536) as toy:
         step = toy.engine.step
-        broken = 2
+        armed = threading.Event()
 
         def breaks(chunks: list[Chunk]) -> StepResult:
-            nonlocal broken
-            if broken and any(chunk.position > 30 for chunk in chunks):
-                broken -= 1
+            if armed.is_set() and any(chunk.position > 30 for chunk in chunks):
+                armed.clear()
                 raise failure
             return step(chunks)
 
         monkeypatch.setattr(toy.engine, "step", breaks)
         for _ in range(2):  # the second failure finds the same server
+            armed.set()
             with Line(toy) as whole, Line(toy) as stream, Line(toy) as text:
-                whole.send(post(CHAT, asked("y" * 40, **ENDLESS)))
-                stream.send(post(CHAT, asked("z", stream=True, **ENDLESS)))
+                whole.send(post(CHAT, asked("y" * 40, ignore_eos=True, max_tokens=99)))
+                stream.send(post(CHAT, asked("z", stream=True, ignore_eos=True, max_tokens=99)))
                 text.send(post(TEXT, json.dumps({"model": "toy", "prompt": "t" * 50}).encode()))
                 streamed = stream.reply()
                 answers = [whole.reply(), text.reply()]
