@@ -210,7 +210,8 @@ def test_a_second_signal_ends_the_server_at_once(model_path: Path, tmp_path: Pat
             httpx.Client(timeout=60) as http,
             http.stream("POST", f"{running.url}/v1/completions", json={**body, "max_tokens": 8000}) as got,
         ):
-            next(got.iter_lines())
+            lines = got.iter_lines()
+            assert next(lines).startswith("data: ")
             running.process.send_signal(signal.SIGTERM)
             wait_for(lambda: httpx.get(f"{running.url}/health").status_code == 503)
             running.process.send_signal(signal.SIGTERM)
