@@ -11,7 +11,7 @@
 
 namespace assay {
 
-constexpr int kPassRows = 512;
+constexpr int kPassRows = 256;
 
 // Passes of at most this many rows: every thread prepares the activations it
 // reads for itself, which costs less than one more phase that all wait for.
