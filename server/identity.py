@@ -29,7 +29,7 @@ READ_BYTES = 1 << 20
 QUANTISATIONS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0"}
 
 # Libraries whose code takes part in making an answer.
-LIBRARIES = ("jinja2", "numpy", "tokenizers")
+LIBRARIES = ("jinja2", "llguidance", "numpy", "tokenizers")
 
 
 @dataclass(frozen=True, slots=True)
