@@ -9,7 +9,7 @@
 namespace assay::cpu {
 namespace {
 
-constexpr int kNibblePrefetch = 2048;  // bytes ahead in the stream
+constexpr int kNibblePrefetch = 4480;  // bytes ahead in the stream
 
 template <bool kMinimum>
 struct NibbleBlock {

@@ -12,7 +12,7 @@ namespace assay::cpu {
 namespace {
 
 constexpr int kQ8Block = 544;
-constexpr int kQ8Prefetch = 2048;  // bytes ahead in the stream
+constexpr int kQ8Prefetch = 6528;  // bytes ahead in the stream
 
 // One column block of kGroups * 8 weight rows times one block of each of kRows rows, `stride` bytes apart.
 template <int kRows, int kGroups>

@@ -9,7 +9,7 @@
 namespace assay::cpu {
 namespace {
 
-constexpr int kNibbleAhead = 2560;  // bytes ahead in the stream
+constexpr int kNibbleAhead = 5440;  // bytes ahead in the stream
 
 template <bool kMinimum>
 struct Nibbles16 {

@@ -11,7 +11,8 @@ namespace assay::cpu {
 namespace {
 
 constexpr int kBytesBlock = 544;
-constexpr int kBytesAhead = 2560;  // bytes ahead in the stream
+constexpr int kBytesAhead = 4352;    // bytes ahead in the stream
+constexpr int kBytesFarAhead = 8704;  // for one row, which waits for nothing but memory
 
 // `kStreams` streams of activations against one block; sums begin at `dot`.
 template <int kStreams, typename At>
@@ -19,7 +20,7 @@ inline void byte_dots16(const uint8_t* weights, const At& at, __m512i (&dot)[kSt
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
 #pragma GCC unroll 8
   for (int v = 0; v < 8; ++v) {
-    const __m512i w = _mm512_xor_si512(load64(weights + 64 * v), sign);
+    const __m512i w = _mm512_xor_si512(load32x2(weights + 64 * v), sign);
 #pragma GCC unroll 16
     for (int s = 0; s < kStreams; ++s) dot[s] = _mm512_dpbusd_epi32(dot[s], w, spread4(at(s) + 4 * v));
   }
@@ -36,7 +37,7 @@ void byte_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first, 
   for (int row = 0; row < kRows; ++row) total[row] = _mm512_setzero_ps();
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* at = panel + b * kBytesBlock;
-    prefetch<kBytesBlock>(at + kBytesAhead);
+    prefetch<kBytesBlock>(at + (kRows == 1 ? kBytesFarAhead : kBytesAhead));
     const auto stream = [&](int s) {
       const size_t here = static_cast<size_t>(s % kRows) * stored + static_cast<size_t>(s / kRows * blocks + b);
       return start.q + here * kBlock;

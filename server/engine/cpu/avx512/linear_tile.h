@@ -20,6 +20,13 @@ inline __m512 load_halves16(const uint8_t* halves) {
 
 inline __m512i load64(const uint8_t* bytes) { return _mm512_loadu_si512(bytes); }
 
+// The same of bytes at a multiple of 32 only: two halves, since a load across two lines waits for both.
+inline __m512i load32x2(const uint8_t* bytes) {
+  const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low),
+                            _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes + 32)), 1);
+}
+
 // Four activations in every 32-bit lane; the compiler makes it an operand.
 inline __m512i spread4(const int8_t* bytes) {
   int32_t four;

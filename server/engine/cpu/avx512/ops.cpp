@@ -8,8 +8,8 @@ const Ops& avx512_ops() {
                            cpu::kDecodeRows,
                            cpu::avx512::kTileQueries,
                            cpu::embed,
-                           cpu::rmsnorm,
-                           cpu::quantise,
+                           cpu::avx512::rmsnorm,
+                           cpu::avx512::quantise,
                            cpu::avx512::qlinear_decode,
                            cpu::avx512::qlinear_prefill,
                            cpu::rope,
@@ -17,7 +17,7 @@ const Ops& avx512_ops() {
                            cpu::avx512::attention_decode,
                            cpu::attention_fold,
                            cpu::avx512::attention_prefill,
-                           cpu::silu_mul,
+                           cpu::avx512::silu_mul,
                            cpu::argmax};
   return ops;
 }
