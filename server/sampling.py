@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-# Enough for nearly every top-p set; a flatter distribution pays for a full sort.
-NUCLEUS_TRIAL = 1024
+# How many of the likeliest are looked at for a top-p set before all are: most sets are small.
+NUCLEUS_TRIALS = (128, 1024)
+BLOCK = 256  # weights that are summed before they are looked at one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ class Sampler:
     def __init__(self, sampling: Sampling, seed: int, choice: int) -> None:
         """Start the stream keyed by `seed` and `choice`, both taken modulo 2**64."""
         self._sampling = sampling
-        key = [seed % 2**64, choice % 2**64]
-        self._random = np.random.Generator(np.random.Philox(key=np.array(key, dtype=np.uint64)))
+        self._key = (seed % 2**64, choice % 2**64)
+        self._random: np.random.Generator | None = None  # made with the first draw
         self._counts: dict[int, int] = {}
         bias = sampling.logit_bias
         self._bias_ids = np.fromiter(bias.keys(), np.int64, len(bias))
@@ -100,26 +101,64 @@ class Sampler:
     def _draw(self, scores: Float) -> int:
         sampling = self._sampling
         # The maximum first: a tiny temperature then underflows to greedy instead of overflowing.
-        scores = (scores - scores.max()) / sampling.temperature
+        scores -= scores.max()
+        scores /= sampling.temperature
         ids: Ids | None = None
         if 0 < sampling.top_k < scores.size:
             ids = top_ids(scores, sampling.top_k)
             scores = scores[ids]
-        if sampling.top_p < 1:
-            ids, scores = _nucleus(ids, scores, sampling.top_p)
         weights = np.exp(scores)
+        if sampling.top_p < 1:
+            kept = _nucleus(scores, weights, sampling.top_p, ordered=ids is not None)
+            ids, weights = kept if ids is None else ids[kept], weights[kept]
         if sampling.min_p > 0:
             weights[weights < sampling.min_p * weights.max()] = 0.0
-        cumulative = np.cumsum(weights)
-        place = int(np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right"))
-        # Rounding can put the mark on the very end; the last token with weight is meant.
-        last = int(np.flatnonzero(weights)[-1])
-        place = min(place, last)
+        if self._random is None:
+            self._random = np.random.Generator(np.random.Philox(key=np.array(self._key, np.uint64)))
+        place = pick(weights, self._random.random())
         return place if ids is None else int(ids[place])
+
+
+def pick(weights: Float, share: float) -> int:
+    """Return the first index at which the running sum of `weights` passes `share` of the whole.
+
+    Summed block by block, so that only one block's running sum is needed.
+
+    Args:
+        weights: none negative, at least one positive.
+        share: from 0 up to, but not, 1.
+    """
+    whole = weights.size - weights.size % BLOCK
+    sums = weights[:whole].reshape(-1, BLOCK).sum(axis=1)
+    mass = np.cumsum(np.append(sums, weights[whole:].sum()))
+    mark = share * mass[-1]
+    block = int(np.searchsorted(mass, mark, side="right"))
+    if block < mass.size:
+        inside = np.cumsum(weights[block * BLOCK : (block + 1) * BLOCK])
+        before = mass[block - 1] if block else 0.0
+        place = int(np.searchsorted(inside, mark - before, side="right"))
+        if place < inside.size:
+            return block * BLOCK + place
+        end = block * BLOCK + inside.size
+    else:
+        end = weights.size
+    # Rounding can put the mark on the very end; the last one with weight is meant.
+    return int(np.flatnonzero(weights[:end])[-1])
 
 
 def top_ids(scores: Float, count: int) -> Ids:
     """Return the `count` highest-scored ids, best first, ties by lowest id."""
+    rows = scores.size // (4 * count)
+    if rows < 2:
+        return _top(scores, count)
+    # `count` of the columns' maxima reach the limit, so whatever is among the best does.
+    columns = scores.size // rows
+    best = scores[: rows * columns].reshape(rows, columns).max(axis=0)
+    near = np.flatnonzero(scores >= np.partition(best, columns - count)[columns - count])
+    return near[_top(scores[near], count)]
+
+
+def _top(scores: Float, count: int) -> Ids:
     if count >= scores.size:
         return np.argsort(-scores, kind="stable")
     limit = np.partition(scores, scores.size - count)[scores.size - count]
@@ -129,18 +168,18 @@ def top_ids(scores: Float, count: int) -> Ids:
     return chosen[np.argsort(-scores[chosen], kind="stable")]
 
 
-def _nucleus(ids: Ids | None, scores: Float, top_p: float) -> tuple[Ids, Float]:
-    """Return the smallest set of likeliest tokens whose probability reaches `top_p`, best first."""
-    total = float(np.exp(scores).sum())
-    if ids is not None:  # top-k has sorted them
+def _nucleus(scores: Float, weights: Float, top_p: float, *, ordered: bool) -> Ids:
+    """Return the places of the smallest set of likeliest tokens whose probability reaches `top_p`."""
+    enough = top_p * float(weights.sum())
+    if ordered:  # top-k has sorted them
         order = np.arange(scores.size)
     else:
-        order = top_ids(scores, NUCLEUS_TRIAL)
-        if float(np.exp(scores[order]).sum()) < top_p * total:
-            order = top_ids(scores, scores.size)
-    mass = np.cumsum(np.exp(scores[order]))
-    keep = order[: int(np.searchsorted(mass, top_p * total, side="left")) + 1]
-    return (keep if ids is None else ids[keep]), scores[keep]
+        for count in (*NUCLEUS_TRIALS, scores.size):
+            order = top_ids(scores, count)
+            if count >= scores.size or float(weights[order].sum()) >= enough:
+                break
+    mass = np.cumsum(weights[order])
+    return order[: int(np.searchsorted(mass, enough, side="left")) + 1]
 
 
 def token_logprob(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.sampling import Sampler, Sampling, token_logprob, top_ids
+from server.sampling import Sampler, Sampling, pick, token_logprob, top_ids
 
 LOGITS = np.array([0.5, 2.0, 1.0, 2.0, -3.0, 0.0], np.float32)
 
@@ -82,6 +84,25 @@ def test_the_same_seed_gives_the_same_tokens_and_another_choice_others() -> None
 def test_the_best_ids_are_those_of_a_stable_sort(values: list[int], count: int) -> None:
     scores = np.array(values, np.float64)
     assert list(top_ids(scores, count)) == sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 1.0, 1e-300, 3.5]), min_size=1, max_size=1500).filter(any),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_a_pick_is_where_the_running_sum_passes_the_share(weights: list[float], share: float) -> None:
+    place = pick(np.array(weights), share)
+    assert weights[place] > 0
+    mark = share * math.fsum(weights)
+    slack = 1e-9 * math.fsum(weights)
+    assert math.fsum(weights[:place]) <= mark + slack
+    assert mark <= math.fsum(weights[: place + 1]) + slack
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 5))
+def test_the_best_of_many_ids_are_those_of_a_stable_sort(seed: int, count: int, kinds: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, 10**kinds, 3001).astype(np.float64)
+    assert list(top_ids(scores, count)) == list(np.argsort(-scores, kind="stable")[:count])
 
 
 def test_log_probabilities_are_those_of_the_whole_vocabulary() -> None:
