@@ -1,0 +1,132 @@
+"""The real command over a small real model: stopped under load, refused at start, out of file descriptors."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.fuzz.header import Header
+from tests.server.fuzz.spoken import entry, spoken
+from tests.server.http.running import Command, command_server, wait_for
+
+CLIENTS = 24
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("spoken") / "small.gguf"
+    path.write_bytes(spoken().encode())
+    return path
+
+
+def streamed(running: Command, number: int) -> list[str]:
+    """The events of one stream that asks for eight answers of 200 tokens."""
+    body = {"model": "small", "prompt": f"number {number}", "max_tokens": 200, "ignore_eos": True, "n": 8}
+    with (
+        httpx.Client(timeout=60) as http,
+        http.stream("POST", f"{running.url}/v1/completions", json={**body, "stream": True}) as got,
+    ):
+        if got.status_code == 503:  # it came after the signal
+            return []
+        assert got.status_code == 200
+        return [line for line in got.iter_lines() if line]
+
+
+def test_sigterm_under_load_lets_all_finish_and_lets_nobody_in(model: Path, tmp_path: Path) -> None:
+    with command_server(model, tmp_path, "--slots", "4", "--threads", "1") as running:
+
+        def waiting() -> float:
+            page = httpx.get(f"{running.url}/metrics").text.splitlines()
+            return next(float(line.split()[1]) for line in page if line.startswith("assay_requests_waiting "))
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            answers = [pool.submit(streamed, running, number) for number in range(CLIENTS)]
+            wait_for(lambda: waiting() > CLIENTS * 4)
+            running.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: httpx.get(f"{running.url}/health").status_code == 503)
+            refused = httpx.post(f"{running.url}/v1/completions", json={"model": "small", "prompt": "late"})
+            assert refused.status_code == 503
+            assert refused.json()["error"]["type"] == "unavailable_error"
+            begun = [lines for lines in (answer.result() for answer in answers) if lines]
+            assert len(begun) > 12
+            for lines in begun:
+                assert lines[-1] == "data: [DONE]"
+                assert sum('"finish_reason":"length"' in line for line in lines) == 8
+        assert running.process.wait(60) == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+def test_a_second_signal_ends_it_at_once(model: Path, tmp_path: Path) -> None:
+    with command_server(model, tmp_path, "--slots", "1", "--threads", "1") as running, httpx.Client() as http:
+        body = {
+            "model": "small",
+            "prompt": "x",
+            "max_tokens": 250,
+            "ignore_eos": True,
+            "stream": True,
+            "n": 100,
+        }
+        with http.stream("POST", f"{running.url}/v1/completions", json=body) as got:
+            assert next(got.iter_lines())
+            for _ in range(2):
+                running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("why", "spoilt"),
+    [
+        ("'gguf' and no file", None),
+        ("merge", spoken().with_entries(entry("tokenizer.ggml.merges", ["zz q"]))),
+        ("no Jinja template", spoken().with_entries(entry("tokenizer.chat_template", "{% if %}"))),
+        ("eos_token_id", spoken().with_entries(entry("tokenizer.ggml.eos_token_id", 4096))),
+        ("not UTF-8", spoken().with_entries(entry("tokenizer.ggml.pre", b"\xff"))),
+    ],
+)
+def test_a_model_that_contradicts_itself_ends_the_start_with_exit_3(
+    tmp_path: Path, why: str, spoilt: Header | None
+) -> None:
+    path, ready = tmp_path / "small.gguf", tmp_path / "ready.json"
+    path.write_bytes(b"GGUF" if spoilt is None else spoilt.encode())
+    done = subprocess.run(
+        [sys.executable, "-m", "server", str(path), "--port", "0", "--ready-file", str(ready)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "the file ends inside" in done.stderr if spoilt is None else why in done.stderr
+    assert "why:" in done.stderr
+    assert "next:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not ready.exists()
+
+
+def test_a_process_without_free_file_descriptors_serves_on_once_there_are_some(
+    model: Path, tmp_path: Path
+) -> None:
+    with command_server(model, tmp_path, "--slots", "2", "--threads", "1") as running:
+        pid = running.process.pid
+        used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 6, limits[1]))
+
+        def tried(number: int) -> bool:
+            try:
+                return streamed(running, number)[-1] == "data: [DONE]"
+            except httpx.TransportError:
+                return False
+
+        with ThreadPoolExecutor(12) as pool:
+            assert any(pool.map(tried, range(12)))
+        wait_for(lambda: len(list(Path(f"/proc/{pid}/fd").iterdir())) <= used + 2)
+        assert tried(99)
+        assert running.process.poll() is None
