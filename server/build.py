@@ -36,6 +36,7 @@ _LOG = logging.getLogger(__name__)
 SOURCES = Path(__file__).parent / "engine"
 OUTPUT = Path(__file__).parents[1] / ".assay" / "engine"
 LIBRARY = "libassay_engine.so"
+LOG = "compile.log"  # what the compiler said, beside the library
 
 _FLAGS = (
     "-O3",
@@ -262,6 +263,7 @@ def _build(folder: Path, plan: Recipe) -> EngineBuild:
             objects = list(pool.map(lambda source: _compile(plan, source, work), plan.sources))
         result = work / "result"
         result.mkdir()
+        (result / LOG).write_text("".join(path.with_suffix(".log").read_text() for path in objects))
         library = result / LIBRARY
         _run([*plan.link_command(), "-o", str(library), *map(str, objects)])
         digest = hashlib.sha256(library.read_bytes()).hexdigest()
@@ -275,19 +277,19 @@ def _build(folder: Path, plan: Recipe) -> EngineBuild:
 
 def _compile(plan: Recipe, source: Path, work: Path) -> Path:
     target = work / f"{'-'.join(source.parts)}.o"
-    _run([*plan.command(source), "-c", str(source), "-o", str(target)])
+    target.with_suffix(".log").write_text(_run([*plan.command(source), "-c", str(source), "-o", str(target)]))
     return target
 
 
 def _run(command: list[str]) -> str:
-    """Runs a compiler command in the source folder and returns its output."""
+    """Runs a compiler command in the source folder and returns what it said."""
     result = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise EngineError(
             f"the C++ compiler failed with exit code {result.returncode}: {' '.join(command)}\n"
             f"{result.stderr.strip()[-4000:]}"
         )
-    return result.stdout
+    return result.stdout + result.stderr
 
 
 @contextmanager

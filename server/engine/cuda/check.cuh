@@ -86,6 +86,8 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+#if defined(__CUDACC__) || defined(ASSAY_EMULATED)
+
 constexpr size_t kPlainSharedBytes = size_t{48} << 10;  // dynamic shared memory that needs no asking
 
 template <typename... Parameters, typename... Arguments>
@@ -108,5 +110,7 @@ void launch(const char* name, const char* file, int line, void (*kernel)(Paramet
 // ASSAY_LAUNCH((kernel<arguments>), grid, threads, dynamic shared bytes, stream, arguments...)
 #define ASSAY_LAUNCH(kernel, grid, threads, shared_bytes, stream, ...) \
   ::assay::cuda::launch(#kernel, __FILE__, __LINE__, kernel, grid, threads, shared_bytes, stream, __VA_ARGS__)
+
+#endif
 
 }  // namespace assay::cuda

@@ -65,6 +65,8 @@ class SharedArena {
 
 #endif
 
+#if defined(__CUDACC__) || defined(ASSAY_EMULATED)  // files without kernels are compiled without nvcc's front end
+
 namespace assay::cuda {
 
 constexpr unsigned kFullWarp = 0xffffffffu;
@@ -128,3 +130,5 @@ __device__ __forceinline__ float exponential(float x) {
 }
 
 }  // namespace assay::cuda
+
+#endif

@@ -161,8 +161,10 @@ void qlinear_decode(const Matrix& matrix, const Activations& in, float* out, int
                     cudaStream_t stream) {
   with_type(matrix.type, [&](auto kind) {
     if (in.rows == 1) return run<kind(), 1>(matrix, in, out, stride, add, stream);
-    if (in.rows == 2) return run<kind(), 2>(matrix, in, out, stride, add, stream);
-    if (in.rows <= 4) return run<kind(), 4>(matrix, in, out, stride, add, stream);
+    if constexpr (Layout<kind()>::kQuantised) {
+      if (in.rows == 2) return run<kind(), 2>(matrix, in, out, stride, add, stream);
+      if (in.rows <= 4) return run<kind(), 4>(matrix, in, out, stride, add, stream);
+    }
     run<kind(), 8>(matrix, in, out, stride, add, stream);
   });
 }
