@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,6 +22,7 @@ from server.completions import completions
 from server.errors import ApiError, shutting_down
 from server.follower import ClientGoneError
 from server.metrics import CONTENT_TYPE
+from server.openapi import document
 from server.service import Service
 from server.tokens import detokenize, tokenize
 
@@ -47,6 +49,12 @@ async def metrics(service: Service, request: Request) -> Response:
 async def identity(service: Service, request: Request) -> Response:
     """Answer `GET /identity`; see server/identity.py."""
     return JSONResponse(service.ready().identity)
+
+
+async def openapi(service: Service, request: Request) -> Response:
+    """Answer `GET /openapi.json`; see server/openapi.py."""
+    model = service.served.name if service.served is not None else None
+    return JSONResponse(document(version=version("assay"), model=model, keyed=service.key is not None))
 
 
 async def models(service: Service, request: Request) -> Response:
@@ -77,6 +85,7 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/health", health),
     ("GET", "/metrics", metrics),
     ("GET", "/identity", identity),
+    ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", chat_completions),
