@@ -109,9 +109,13 @@ class GrammarCompiler:
     """Compiles grammars for one tokenizer, off the event loop, and keeps the last ones."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Compile for `tokenizer`; the library's view of it is built with the first grammar."""
+        """Compile for `tokenizer`; building the library's view of it holds the interpreter for a while."""
         self._tokenizer = tokenizer
-        self._library_tokenizer: LLTokenizer | None = None
+        self._library_tokenizer = LLTokenizer(
+            TokenizerWrapper(_Vocabulary(tokenizer)),
+            n_vocab=tokenizer.size,
+            eos_token=sorted(tokenizer.ends),
+        )
         self._cache: OrderedDict[str, Grammar | str] = OrderedDict()
         self._turn = asyncio.Lock()
 
@@ -149,12 +153,6 @@ class GrammarCompiler:
 
     def _compile(self, grammar: str) -> Grammar | str:
         """Return the grammar, or the reason why there is none."""
-        if self._library_tokenizer is None:
-            self._library_tokenizer = LLTokenizer(
-                TokenizerWrapper(_Vocabulary(self._tokenizer)),
-                n_vocab=self._tokenizer.size,
-                eos_token=sorted(self._tokenizer.ends),
-            )
         limits = LLParserLimits(verbose_errors=False)
         matcher = LLMatcher(
             self._library_tokenizer, LLMatcher.grammar_from_lark(grammar), log_level=0, limits=limits

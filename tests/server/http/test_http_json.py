@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from server.grammar import Constraint, GrammarCompiler, json_rule
+from server.tokenizer import Tokenizer
 from tests.server.http import toy as toy_model
 from tests.server.http.running import Toy, toy_server
 
@@ -206,6 +209,25 @@ def test_a_chain_of_references_ends_in_an_answer_or_a_400_and_never_the_server(t
 
 def test_a_grammar_and_ignore_eos_contradict_each_other(toy: Toy) -> None:
     refused(ask(toy, {"type": "json_object"}, ignore_eos=True, max_tokens=5), "ignore_eos")
+
+
+def test_a_token_is_taken_exactly_where_the_mask_allows_it() -> None:
+    # A greedy answer relies on it: it asks for no mask while the model's own choice is taken.
+    grammar = asyncio.run(
+        GrammarCompiler(Tokenizer(toy_model.metadata())).compile(f"start: {json_rule(PERSON, 'x')}", "x")
+    )
+    text = toy_model.ids('{"name": "é\\n",\n  "age": 42}'.encode())
+    for length in range(len(text) + 1):
+
+        def walked(length: int = length) -> Constraint:
+            walk = grammar.begin()
+            assert all(walk.take(token) for token in text[:length])
+            return walk
+
+        if walked().complete:
+            continue
+        taken = {token for token in range(toy_model.VOCABULARY) if walked().take(token)}
+        assert taken == set(walked().allowed().tolist())
 
 
 SCALARS = st.sampled_from(
