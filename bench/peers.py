@@ -136,6 +136,21 @@ def require_quiet(busy: bool) -> float:
     return share
 
 
+def open_side(name: str, folder: Path, sides: ExitStack) -> Side:
+    """Start a side's process, "assay" or a peer by name, with its log in `folder`; it ends with `sides`.
+
+    Raises:
+        PrerequisiteError: no interpreter has the peer's wheel.
+    """
+    if name in PEERS:
+        python, module = interpreter(name), MODULES[name]
+    else:
+        python, module = Path(sys.executable), "assay_engine"
+    side = Side(name, [os.fspath(python), "-m", f"bench.sides.{module}"], folder / f"{module}.log")
+    sides.callback(side.close)
+    return side
+
+
 class Run:
     """One run's sides, figures and surroundings."""
 
@@ -180,7 +195,7 @@ class Run:
         context = max(shape.length for shape in shapes) + ROOM
 
         def start(name: str) -> Side:
-            side = self._start(name, sides)
+            side = open_side(name, self._folder, sides)
             extra = {"isa": self._options.isa, "kv": self._options.kv} if name == "assay" else {}
             self.sides[name] = side.ask(
                 "open", OPEN_S, model=str(self._model), threads=threads, context=context, **extra
@@ -197,17 +212,8 @@ class Run:
                 self.missing[name] = str(error)
         return Conduct(ours, opened, seed, {name: partial(start, name) for name in opened})
 
-    def _start(self, name: str, sides: ExitStack) -> Side:
-        if name in PEERS:
-            python, module = interpreter(name), MODULES[name]
-        else:
-            python, module = Path(sys.executable), "assay_engine"
-        side = Side(name, [os.fspath(python), "-m", f"bench.sides.{module}"], self._folder / f"{module}.log")
-        sides.callback(side.close)
-        return side
-
     def _measure_control(self, conduct: Conduct, threads: int, pairs: int, sides: ExitStack) -> None:
-        twin = self._start("assay", sides)
+        twin = open_side("assay", self._folder, sides)
         twin.ask(
             "open",
             OPEN_S,

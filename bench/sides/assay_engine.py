@@ -9,14 +9,17 @@ threads.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from bench.peak import Kind, int8_peak
 from bench.sides.protocol import serve, token_ids
 from server import abi
 from server.engine import Chunk, Engine
+from server.tokenizer import Tokenizer
 
 READ_REPEATS = 9
 
@@ -97,6 +100,17 @@ class AssaySide:
         """Multiply-adds of bytes a second, or null where the CPU cannot."""
         return {"macs_per_s": int8_peak(kind, threads)}
 
+    def tokenize(self, *, text: str) -> Mapping[str, object]:
+        """The model's token ids of a text."""
+        return {"tokens": Tokenizer(self._engine.metadata).encode(text)}
+
+    def logits(self, *, tokens: Sequence[int], path: str) -> Mapping[str, object]:
+        """Write the logits after every token of a fresh sequence to a .npy file, [tokens, vocabulary]."""
+        result = self._engine.step([Chunk(0, 0, tokens, "all")])
+        np.save(path, result.logits)
+        self._filled[0] = len(tokens)
+        return {"rows": len(result.logits)}
+
     def _step(self, slot: int, position: int, tokens: int, seed: int) -> float:
         engine = self._engine
         chunk = Chunk(slot, position, token_ids(tokens, seed, engine.vocabulary), "last")
@@ -135,5 +149,7 @@ if __name__ == "__main__":
             "decode": side.decode,
             "read": side.read,
             "peak": side.peak,
+            "tokenize": side.tokenize,
+            "logits": side.logits,
         }
     )

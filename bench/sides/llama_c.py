@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from bench.sides.protocol import serve, token_ids
+from bench.sides.protocol import Handler, serve, token_ids
 
 BATCH = 2048  # tokens in one call
 MICRO_BATCH = 512  # llama.cpp's own default
@@ -76,4 +76,8 @@ class LlamaSide(ABC):
 
     def serve(self) -> None:
         """Answer until standard input ends."""
-        serve({"open": self.open, "prefill": self.prefill, "decode": self.decode})
+        serve(self.handlers())
+
+    def handlers(self) -> dict[str, Handler]:
+        """What it can be asked."""
+        return {"open": self.open, "prefill": self.prefill, "decode": self.decode}

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bench.sides.llama_c import BATCH, MICRO_BATCH, VARIANTS, LlamaSide
+from bench.sides.protocol import Handler
 
 _ROOM = 1024  # bytes; more than any structure of parameters has
 _SILENCE = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
@@ -106,8 +106,8 @@ class LlamaCpp(LlamaSide):
         self._decode(variant, tokens, position, every=False)
         self._c.llama_get_logits_ith(self._contexts[variant], -1)
 
-    def logits(self, variant: str, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
-        """The logits after every token of a fresh sequence, [tokens, vocabulary]."""
+    def logits(self, *, tokens: Sequence[int], path: str, variant: str) -> Mapping[str, object]:
+        """Write the logits after every token of a fresh sequence to a .npy file, [tokens, vocabulary]."""
         self.cut(variant, 0)
         self._decode(variant, tokens, 0, every=True)
         rows = [
@@ -116,7 +116,13 @@ class LlamaCpp(LlamaSide):
             ).copy()
             for row in range(len(tokens))
         ]
-        return np.stack(rows)
+        np.save(path, np.stack(rows))
+        self._filled[variant] = len(tokens)
+        return {"rows": len(rows)}
+
+    def handlers(self) -> dict[str, Handler]:
+        """Those of every such peer, and the logits."""
+        return {**super().handlers(), "logits": self.logits}
 
     def _decode(self, variant: str, tokens: Sequence[int], position: int, *, every: bool) -> None:
         batch = self._batch

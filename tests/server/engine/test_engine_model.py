@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+from bench.reference import Reference
 from server.engine import Chunk, Engine
-from tests.server.engine.reference import Reference
 from tests.server.engine.tiny import TinyModel
 
 FULL = TinyModel(kind=Kind.F32, embedding_kind=Kind.F32)

@@ -8,7 +8,7 @@ import pytest
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
-from tests.server.engine import reference
+from bench import reference
 from tests.server.engine.operations import DECODE, F16, INT8, PREFILL, Operations
 
 KINDS = [

@@ -96,7 +96,7 @@ class Reference:
 
 def rmsnorm(x: Array, weight: Array, epsilon: float) -> Array:
     """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis."""
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
+    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight, np.float64)
 
 
 def silu(x: Array) -> Array:
@@ -119,7 +119,7 @@ def attention(q: Array, k: Array, v: Array, hidden: npt.NDArray[np.bool_]) -> Ar
     scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
     scores = np.where(hidden, -np.inf, scores)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights @ v / weights.sum(-1, keepdims=True)
+    return np.asarray(weights @ v / weights.sum(-1, keepdims=True), np.float64)
 
 
 def _angles(shape: Shape, positions: int) -> tuple[Array, Array]:
