@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import jsonschema
+import numpy as np
 import openai
 import pytest
 
@@ -106,6 +108,53 @@ def test_a_text_is_as_likely_scored_as_generated(client: openai.OpenAI) -> None:
     assert whole.logprobs.tokens[-6:] == made.logprobs.tokens
     assert whole.logprobs.token_logprobs is not None
     assert whole.logprobs.token_logprobs[-6:] == made.logprobs.token_logprobs
+
+
+def test_the_real_vocabulary_follows_a_schema(client: openai.OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "capital": {"type": "string", "maxLength": 20},
+            "rivers": {"type": "array", "items": {"enum": ["Seine", "Łódź", "日本"]}, "maxItems": 3},
+            "people": {"type": "integer", "minimum": 1, "maximum": 99_999_999},
+        },
+        "required": ["capital", "rivers", "people"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema, "strict": True}}
+    for parameters in ({"temperature": 0}, {"temperature": 1.3, "seed": 8}):
+        asked = {"max_tokens": 150, "response_format": form, **parameters}
+        alone = answer(client, "Describe France as JSON.", **asked)
+        choice = json.loads(alone)["choices"][0]
+        assert choice["finish_reason"] == "stop"
+        jsonschema.validate(json.loads(choice["message"]["content"]), schema)
+        with ThreadPoolExecutor(3) as pool:
+            beside = pool.submit(answer, client, QUESTIONS[0])
+            assert answer(client, "Describe France as JSON.", **asked) == alone
+            assert beside.result()
+
+
+def test_named_ids_are_scored_as_the_echo_scores_them(client: openai.OpenAI) -> None:
+    prompt = list(np.random.default_rng(3).integers(1000, 40_000, 300))
+    ids = [int(token) for token in prompt]
+    asked = {"model": "smollm2-135m", "prompt": ids, "max_tokens": 0}
+    echoed = client.completions.create(**asked, echo=True, logprobs=1).choices[0].logprobs
+    wanted = [[], *([token] for token in ids[1:])]
+    named = client.completions.create(**asked, extra_body={"prompt_logprob_ids": wanted}).choices[0]
+    scores = (named.model_extra or {})["prompt_scores"]
+    assert echoed is not None
+    assert scores["logprobs"][1:] == [
+        [float(np.float32(value))] for value in (echoed.token_logprobs or [])[1:]
+    ]
+    best = [max(top.values()) for top in (echoed.top_logprobs or [])[1:] if top]
+    assert len(best) == len(scores["top_ids"]) - 1 == 299
+
+
+def test_a_template_without_tools_refuses_them(client: openai.OpenAI) -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    with pytest.raises(openai.BadRequestError) as caught:
+        answer(client, "x", tools=[tool])
+    assert caught.value.code == "tools_not_supported"
 
 
 def test_the_identity_is_by_digest_and_gives_the_fingerprint(server: Command, client: openai.OpenAI) -> None:
