@@ -153,11 +153,21 @@ def _content(operation: Operation) -> dict[str, object]:
     if operation.chunk is not None:
         content["text/event-stream"] = {
             "schema": {
-                "type": "string",
-                "description": (
-                    f"Events whose data are {operation.chunk.__name__} objects, then `[DONE]`; after a "
-                    f"failure amid the stream the last event is a {response.Refusal.__name__}."
-                ),
+                "type": "object",
+                "description": "One event. After a failure amid the stream the last one is a refusal.",
+                "properties": {
+                    "data": {
+                        "anyOf": [
+                            {"const": "[DONE]"},
+                            {
+                                "type": "string",
+                                "contentMediaType": "application/json",
+                                "contentSchema": {"anyOf": [_ref(operation.chunk), _ref(response.Refusal)]},
+                            },
+                        ]
+                    }
+                },
+                "required": ["data"],
             }
         }
     return content
