@@ -91,6 +91,21 @@ def process_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_of(process: int | str) -> dict[str, int]:
+    """A process's memory in bytes: resident now, of files among it, the most it was.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    text = Path(f"/proc/{process}/status").read_text("utf-8")
+    fields = {line.partition(":")[0]: line.split()[1] for line in text.splitlines() if line.endswith(" kB")}
+    return {
+        "resident_bytes": 1024 * int(fields["VmRSS"]),
+        "file_bytes": 1024 * int(fields["RssFile"]),
+        "peak_bytes": 1024 * int(fields["VmHWM"]),
+    }
+
+
 def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")

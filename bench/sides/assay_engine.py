@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from bench.machine import memory_of
 from bench.peak import Kind, int8_peak
 from bench.sides.protocol import serve, token_ids
 from server import abi
@@ -22,6 +23,13 @@ from server.engine import Chunk, Engine
 from server.tokenizer import Tokenizer
 
 READ_REPEATS = 9
+
+
+class BareEngine(Engine):
+    """The engine without the interpreter's copy of the model's metadata: what memory is measured of."""
+
+    def _read_metadata(self) -> dict[str, object]:
+        return {}
 
 
 class AssaySide:
@@ -47,12 +55,15 @@ class AssaySide:
         slots: int = 1,
         isa: str | None = None,
         kv: Literal["f16", "int8"] = "f16",
+        bare: bool = False,
     ) -> Mapping[str, object]:
         """Open a model; what was open before is closed."""
         if self._opened is not None:
             self._opened.close()
         begin = time.perf_counter()
-        self._opened = Engine(Path(model), threads=threads, slots=slots, context=context, isa=isa, kv=kv)
+        self._opened = (BareEngine if bare else Engine)(
+            Path(model), threads=threads, slots=slots, context=context, isa=isa, kv=kv
+        )
         seconds = time.perf_counter() - begin
         self._filled = {}
         engine = self._engine
@@ -111,6 +122,10 @@ class AssaySide:
         self._filled[0] = len(tokens)
         return {"rows": len(result.logits)}
 
+    def resident(self) -> Mapping[str, object]:
+        """Bytes of this process that are in memory, and the most that ever were."""
+        return memory_of("self")
+
     def _step(self, slot: int, position: int, tokens: int, seed: int) -> float:
         engine = self._engine
         chunk = Chunk(slot, position, token_ids(tokens, seed, engine.vocabulary), "last")
@@ -151,5 +166,6 @@ if __name__ == "__main__":
             "peak": side.peak,
             "tokenize": side.tokenize,
             "logits": side.logits,
+            "resident": side.resident,
         }
     )
