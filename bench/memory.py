@@ -209,8 +209,8 @@ def lines(footprints: Sequence[Footprint], flat: Flatness | None) -> list[str]:
     """What was found, in words."""
     out = [
         f"{each.slots} x {each.context} positions, {each.kv}: engine {each.engine_bytes / 1e6:.1f} MB ("
-        f"{each.mapped_bytes / 1e6:.1f} mapped), of it keys and values {each.kv_bytes / 1e6:.1f}; the rest is "
-        f"{each.ratio:.3f} of the file's {each.file_bytes / 1e6:.1f}; {each.peak_bytes / 1e6:.1f} at most"
+        f"{each.mapped_bytes / 1e6:.1f} mapped), of it keys and values {each.kv_bytes / 1e6:.1f}; the rest "
+        f"is {each.ratio:.3f} of the file's {each.file_bytes / 1e6:.1f}; {each.peak_bytes / 1e6:.1f} at most"
         for each in footprints
     ]
     if flat is not None:
