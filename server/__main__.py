@@ -57,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--kv", choices=("f16", "int8"), default="f16", help="keys and values (default: %(default)s)"
     )
+    out.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what computes (default: %(default)s)"
+    )
     out.add_argument("--isa", help="avx512, avx2 or plain (default: the best this CPU has)")
     out.add_argument(
         "--kept-slots",
@@ -165,6 +168,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         threads=options.threads,
         slots=options.slots,
         context=options.context,
+        device=options.device,
         isa=options.isa,
         kv=options.kv,
         kept_slots=options.kept_slots,

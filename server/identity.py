@@ -42,6 +42,7 @@ class EngineFacts:
     compiler: str
     flags: str
     isa: str
+    device: str  # "cpu" or "cuda"
     kv_dtype: str
     threads: int
     slots: int
@@ -127,7 +128,10 @@ def describe(
             "source_sha256": source_sha256(Path(__file__).parent),
             "libraries": {library: version(library) for library in LIBRARIES},
         },
-        "device": {"kind": "cpu", "name": device_name()},
+        "device": {
+            "kind": engine.device,
+            "name": device_name() if engine.device == "cpu" else engine.isa,
+        },
         "settings": {
             "threads": engine.threads,
             "slots": engine.slots,

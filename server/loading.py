@@ -37,6 +37,7 @@ class ModelOptions:
     threads: int | None = None
     slots: int = 8  # answers at once
     context: int | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
     isa: str | None = None
     kv: Literal["f16", "int8"] = "f16"
     kept_slots: int = 24  # ended answers whose keys and values stay for prompts that begin alike
@@ -95,6 +96,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 context=options.context,
                 isa=options.isa,
                 kv=options.kv,
+                device=options.device,
             )
         except EngineError as error:
             raise StartError(
@@ -112,6 +114,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             compiler=build.compiler,
             flags=build.flags,
             isa=engine.isa,
+            device=options.device,
             kv_dtype=engine.kv,
             threads=engine.threads,
             slots=options.slots,

@@ -23,6 +23,11 @@ OPTIONS = {
     "threads": "engine threads (default: the engine's choice)",
     "slots": "answers at once (default: 8)",
     "context": "positions a slot holds (default: the engine's choice)",
+    "device": "what computes: cpu or cuda (default: cpu)",
+    "isa": "instruction set of the CPU: avx512, avx2 or plain (default: the best it has)",
+    "kv": "keys and values as f16 or int8 (default: f16)",
+    "kept-slots": "ended answers kept for prompts that begin alike; 0: no prefix cache (default: 24)",
+    "kept-tokens": "positions they keep together (default: 16384)",
     "name": "the model's name in the API (default: the pin's name, or the file's stem)",
     "ready-file": "written with port and pid once the model answers",
 }
