@@ -11,7 +11,7 @@
 namespace assay::cpu {
 
 constexpr int kKeyLane = 8;
-constexpr int kDecodeRows = 2;
+constexpr int kDecodeRows = 8;
 constexpr int kTileQueries = 6;
 
 void embed(const Packed& table, int token, float* out);

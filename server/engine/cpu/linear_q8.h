@@ -97,6 +97,7 @@ void q8_tile(const uint8_t* panel, int group, int blocks, const Rows& rows, int 
       for (int row = 0; row < kRows; ++row) {
         const size_t at = (static_cast<size_t>(row) * stored + static_cast<size_t>(b)) * kBlock;
         wide[row].set(start.q + at, start.residual + at);
+        __asm__("" : "+m"(wide[row]));  // or the compiler shifts each part out of the register it was stored from
       }
       q8_wide_dots<kRows, kGroups>(weights, wide, dot);
       unit = _mm256_set1_ps(0x1p-8f);

@@ -92,15 +92,15 @@ def test_quantise_refines_the_widest_blocks_the_first_among_equals(operations: O
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("rows", "columns"), [(16, 32), (48, 576), (41, 96), (7, 1536)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (16, 32), (48, 576), (41, 96), (7, 1536), (17, 608)])
 def test_qlinear_equals_the_dequantised_product(
     operations: Operations, kind: GGMLQuantizationType, rows: int, columns: int
 ) -> None:
     raw = stored(gaussian(rows, columns), kind)
     weights = exact(raw, kind)
-    for count in (1, 2, 3, 4, 5, 8, 17):
+    for count in (1, 2, 3, 4, 5, 8, 13, 17):
         x = gaussian(count, columns, seed=count)
-        for refinements in {0, 1, columns // 32}:
+        for refinements in {0, 1, columns // 32 // 2, columns // 32}:
             activations = x.astype(np.float64)
             if kind not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
                 activations = np.stack([operations.quantise(row, refinements).values() for row in x])
@@ -112,16 +112,31 @@ def test_qlinear_equals_the_dequantised_product(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("rows", "columns"), [(40, 192), (7, 608), (16, 1536)])
 def test_qlinear_gives_a_row_the_same_bytes_in_any_company(
-    operations: Operations, kind: GGMLQuantizationType
+    operations: Operations, kind: GGMLQuantizationType, rows: int, columns: int
 ) -> None:
-    raw, x = stored(gaussian(40, 192), kind), gaussian(11, 192, seed=3)
-    for refinements in (0, 2, 6):
+    raw, x = stored(gaussian(rows, columns), kind), gaussian(17, columns, seed=3)
+    for refinements in (0, 2, columns // 32):
         alone = np.concatenate([operations.qlinear(DECODE, kind, raw, row[None], refinements) for row in x])
         for form in (DECODE, PREFILL):
-            for count in range(1, 12):
+            for count in range(1, 18):
                 together = operations.qlinear(form, kind, raw, x[:count], refinements)
                 assert together.tobytes() == alone[:count].tobytes()
+
+
+@pytest.mark.parametrize(
+    "kind", [GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0]
+)
+def test_qlinear_with_every_block_refined_is_nearly_exact(
+    operations: Operations, kind: GGMLQuantizationType
+) -> None:
+    raw, x = stored(gaussian(33, 256), kind), gaussian(9, 256, seed=4)
+    x[:, ::37] *= 40  # outliers, which make whole blocks coarse
+    expected = x.astype(np.float64) @ exact(raw, kind).T
+    for form in (DECODE, PREFILL):
+        refined = np.abs(operations.qlinear(form, kind, raw, x, 8) - expected).max()
+        assert refined < np.abs(operations.qlinear(form, kind, raw, x) - expected).max() / 100
 
 
 def test_qlinear_adds_to_what_is_there(operations: Operations) -> None:

@@ -24,7 +24,8 @@ struct Nibbles16 {
   __m512 minimum;
 };
 
-// A block of 16 weight rows times one block of each of kStreams streams, `at(stream)`; two sums each for one stream.
+// A block of 16 weight rows times one block of each of kStreams streams, `at(stream)`. For one or two streams high
+// nibbles stay where they are, 16 times too large, and have sums of their own.
 template <int kStreams, typename At>
 inline void nibble_dots16(const uint8_t* weights, const At& at, __m512i (&dot)[kStreams]) {
   const __m512i mask = _mm512_set1_epi8(15);
@@ -35,7 +36,8 @@ inline void nibble_dots16(const uint8_t* weights, const At& at, __m512i (&dot)[k
   for (int v = 0; v < 4; ++v) {
     const __m512i w = load64(weights + 64 * v);
     const __m512i low = _mm512_and_si512(w, mask);
-    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
+    const __m512i high =
+        kStreams <= 2 ? _mm512_andnot_si512(mask, w) : _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
 #pragma GCC unroll 12
     for (int s = 0; s < kStreams; ++s) dot[s] = _mm512_dpbusd_epi32(dot[s], low, spread4(at(s) + 4 * v));
 #pragma GCC unroll 12
@@ -45,7 +47,7 @@ inline void nibble_dots16(const uint8_t* weights, const At& at, __m512i (&dot)[k
     }
   }
   if constexpr (kStreams <= 2) {
-    for (int s = 0; s < kStreams; ++s) dot[s] = _mm512_add_epi32(dot[s], other[s]);
+    for (int s = 0; s < kStreams; ++s) dot[s] = _mm512_add_epi32(dot[s], _mm512_srai_epi32(other[s], 4));
   }
 }
 
@@ -98,7 +100,7 @@ void nibble_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first
   const int8_t* q = start.q;
   for (int b = 0; b < blocks; ++b, q += kBlock) {
     const uint8_t* at = panel + b * Block::kBytes;
-    prefetch<Block::kBytes>(at + kNibbleAhead);
+    if (first == 0) prefetch<Block::kBytes>(at + kNibbleAhead);
     __m512i dot[kRows];
     nibble_dots16<kRows>(
         at + Block::kHeader, [&](int row) { return q + static_cast<size_t>(row) * stored * kBlock; }, dot);
