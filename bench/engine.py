@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model", type=Path, nargs="?", default=MODEL, help="a GGUF file")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--isa", help="avx2 or plain; the best of this CPU by default")
+    parser.add_argument("--isa", help="avx512, avx2 or plain; the best of this CPU by default")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     figures = measure(options.model, options.threads, options.repeats, options.isa)

@@ -258,8 +258,6 @@ class Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
     options = parser().parse_args(arguments)
-    if options.quick:
-        options.threads = sorted(options.threads)
     try:
         return _main(options)
     except AssayError as error:

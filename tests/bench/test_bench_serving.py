@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,21 @@ import pytest
 from bench import serving
 from bench.http_stream import Stream, StreamError, streams, together
 from bench.serving import difference
+from server.engine import Chunk, StepResult
 from tests.server.http.running import Toy, toy_server
 
 
 @pytest.fixture(scope="module")
 def toy() -> Iterator[Toy]:
+    """A toy whose tokens are far enough apart to arrive one by one."""
     with toy_server() as running:
+        step = running.engine.step
+
+        def slowly(chunks: Sequence[Chunk]) -> StepResult:
+            time.sleep(0.01)
+            return step(chunks)
+
+        running.engine.step = slowly  # the scheduler looks it up at every step
         yield running
 
 

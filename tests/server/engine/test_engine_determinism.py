@@ -219,18 +219,18 @@ def test_a_long_prompt_is_the_same_across_passes(tmp_path: Path, isa: str, kv: K
 
 @pytest.mark.slow
 def test_sixteen_sequences_of_the_real_model_decode_as_each_alone(real_pair: Pair) -> None:
-    start = [[(seed * 977 + index * 131) % 49000 for index in range(5 + 9 * seed)] for seed in range(SLOTS)]
+    start = [[(seed * 977 + index * 131) % 49000 for index in range(5 + 5 * seed)] for seed in range(SLOTS)]
     one, two = real_pair.engines
     alone = []
     for tokens in start:
         result = one.step([Chunk(0, 0, tokens, "last")])
         stream = [result.logits[0].tobytes()]
-        for step in range(4):
+        for step in range(2):
             result = one.step([Chunk(0, len(tokens) + step, [int(result.greedy[0])], "last")])
             stream.append(result.logits[0].tobytes())
         alone.append(stream)
     result = two.step([Chunk(slot, 0, tokens, "last") for slot, tokens in enumerate(start)])
-    for step in range(5):
+    for step in range(3):
         for slot in range(SLOTS):
             assert result.logits[slot].tobytes() == alone[slot][step]
         feed = [

@@ -66,7 +66,7 @@ def choices(client: httpx.Client, asked: dict[str, object]) -> str:
     return json.dumps(answer.json()["choices"])
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=st.lists(questions, min_size=2, max_size=12), seed=st.integers(0, 999))
 def test_answers_and_logprobs_are_the_same_bytes_in_any_company(
     server: Command, truth: dict[str, str], asked: list[dict[str, object]], seed: int
