@@ -2,9 +2,10 @@
 
 A grammar is text in llguidance's variant of Lark, with JSON schemas inline (server/toolformat.py and
 `json_rule` write it). The library parses grammars and schemas and says which tokens may come next; nothing
-of that is done here. Compiling is native code that walks a schema recursively, so a long chain of
-references would overflow an ordinary stack: it runs on a thread of its own with a large one, one grammar
-after the other, off the event loop, with the library's limits on size and work, behind a cache.
+of that is done here. Compiling is native code that walks whatever schema a client sends, and there are
+schemas that it does not survive (a constant near -2**63, a chain of thousands of references): so each new
+grammar is tried in a process of its own first, and then compiled here, one after the other, off the event
+loop, with the library's limits on size and work, behind a cache.
 
 A greedy choice that the grammar takes costs one call; only when it is refused is the whole mask computed.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -25,8 +28,13 @@ from numpy.typing import NDArray
 from server.errors import invalid
 from server.tokenizer import Tokenizer
 
-MAX_GRAMMAR_CHARACTERS = 1 << 17  # a chain of references as long as this fits the stack below
-STACK_BYTES = 256 << 20
+MAX_GRAMMAR_CHARACTERS = 1 << 17
+STACK_BYTES = 64 << 20  # of the thread that compiles; the trial had less, so that it fails first
+TRIAL = (
+    "import sys; from llguidance import LLMatcher as M; "
+    "M.validate_grammar(M.grammar_from_lark(sys.stdin.buffer.read().decode()))"
+)
+TRIAL_SECONDS = 20
 CACHED_GRAMMARS = 64
 MAX_REASON = 500  # characters of the library's explanation that a client is shown
 
@@ -153,6 +161,8 @@ class GrammarCompiler:
 
     def _compile(self, grammar: str) -> Grammar | str:
         """Return the grammar, or the reason why there is none."""
+        if not _survives(grammar):
+            return "the grammar library does not survive the schema"
         limits = LLParserLimits(verbose_errors=False)
         matcher = LLMatcher(
             self._library_tokenizer, LLMatcher.grammar_from_lark(grammar), log_level=0, limits=limits
@@ -168,6 +178,22 @@ class GrammarCompiler:
 
 
 _STACK_SIZE = threading.Lock()
+
+
+def _survives(grammar: str) -> bool:
+    """Whether a process that only compiles the grammar comes to its end; what it finds is not asked."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", TRIAL],
+            input=grammar.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 def _short(reason: str) -> str:

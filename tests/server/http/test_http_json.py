@@ -187,6 +187,7 @@ def test_a_deep_and_a_recursive_schema_are_followed(toy: Toy) -> None:
         ),
         ({"$ref": "http://127.0.0.1/schema"}, "does not fetch"),
         ({"enum": []}, ""),
+        ({"const": -(2**63) + 1}, "does not survive"),
         ({"type": "object", "x-guidance": {"lenient": True}}, "x-guidance"),
         ({"enum": [f"value number {n}" for n in range(10_000)]}, "too large"),
     ],
