@@ -18,6 +18,26 @@ int power_of_two(int least, int most) {
   return std::min(power, most);
 }
 
+// A graph of what `work` puts on the stream.
+template <typename Work>
+cudaGraphExec_t capture(const Stream& stream, const Work& work) {
+  cudaGraph_t graph = nullptr;
+  ASSAY_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream.get(), &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  ASSAY_CUDA(cudaStreamEndCapture(stream.get(), &graph));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  ASSAY_CUDA(error);
+  return executable;
+}
+
 }  // namespace
 
 Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream, int slots,
@@ -53,7 +73,9 @@ Forward::Forward(const Config& config, const Weights& weights, const Cache& cach
 }
 
 Forward::~Forward() {
-  for (const auto& entry : graphs_) cudaGraphExecDestroy(entry.second);
+  for (const auto& entry : graphs_) {
+    if (entry.second != nullptr) cudaGraphExecDestroy(entry.second);
+  }
 }
 
 Activations Forward::activations(int rows, int columns) const {
@@ -147,24 +169,17 @@ Forward::Attention Forward::plan(const Pass& pass) {
 void Forward::run_decode(const Pass& pass, const Attention& attention) {
   const int rows = static_cast<int>(pass.tokens.size()), wanted = static_cast<int>(pass.wanted.size());
   const int blocks = power_of_two(attention.most_blocks, most_blocks_);
-  cudaGraphExec_t& executable = graphs_[{rows, wanted, blocks}];
-  if (executable == nullptr) {
-    ASSAY_CUDA(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-    cudaGraph_t graph = nullptr;
-    try {
-      layers(rows, {true, blocks, 0});
-      if (wanted != 0) logits(0, wanted);
-    } catch (...) {
-      cudaStreamEndCapture(stream_.get(), &graph);
-      if (graph != nullptr) cudaGraphDestroy(graph);
-      throw;
-    }
-    ASSAY_CUDA(cudaStreamEndCapture(stream_.get(), &graph));
-    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
-    cudaGraphDestroy(graph);
-    ASSAY_CUDA(error);
+  const auto work = [&] {
+    layers(rows, {true, blocks, 0});
+    if (wanted != 0) logits(0, wanted);
+  };
+  const auto [found, first] = graphs_.insert({{rows, wanted, blocks}, nullptr});
+  if (first) {
+    work();  // the first time as it is: kernels that the driver has yet to load cannot all be captured
+  } else {
+    if (found->second == nullptr) found->second = capture(stream_, work);
+    ASSAY_CUDA(cudaGraphLaunch(found->second, stream_.get()));
   }
-  ASSAY_CUDA(cudaGraphLaunch(executable, stream_.get()));
   stream_.download(pass.logits, logits_.data(), times(wanted, config_.vocabulary));
   stream_.download(pass.greedy, greedy_.data(), static_cast<size_t>(wanted));
 }

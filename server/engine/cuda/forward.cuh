@@ -2,8 +2,8 @@
 //
 // What a pass needs to know (tokens, slots, positions) is one small copy to the
 // device; kernels find the rest there. A pass of few rows takes the decode form
-// of every operation and is launched as a CUDA graph, captured once for each number
-// of rows, of logits, and power of two of position blocks. Which form computes a
+// of every operation and is launched as a CUDA graph, captured at the second pass of
+// each number of rows, of logits, and power of two of position blocks. Which form computes a
 // row changes no bit of it.
 #pragma once
 
@@ -78,7 +78,7 @@ class Forward {
   DeviceArray<float2> scale_;
   DeviceArray<float> logits_;
   DeviceArray<int32_t> greedy_;
-  std::map<std::tuple<int, int, int>, cudaGraphExec_t> graphs_;  // rows, wanted rows, blocks
+  std::map<std::tuple<int, int, int>, cudaGraphExec_t> graphs_;  // rows, wanted rows, blocks; nullptr: seen once
 };
 
 }  // namespace assay::cuda

@@ -83,7 +83,11 @@ __global__ void __launch_bounds__(kThreads)
     all += sums.get(i);
   }
   const float target = uniform[blockIdx.x] * all;
-  if (thread == 0 && !(target < all)) index[blockIdx.x] = best.index;  // rounded up to the whole
+  if (thread == 0 && !(target < all)) {  // rounded up to the whole: the last that has a weight
+    int last = n - 1;
+    while (last > best.index && !(weight(last) > 0.0f)) --last;
+    index[blockIdx.x] = last;
+  }
   if (!(before <= target && target < before + own)) return;
   float total = before;
   int last = best.index;

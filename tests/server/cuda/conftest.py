@@ -12,6 +12,13 @@ from tests.server.engine.tiny import TinyModel
 ISA = "cuda-emulated"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The CPU's widest rows take the emulation seconds each: only with the long tests."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and "1536" in item.nodeid:
+            item.add_marker("long")
+
+
 @pytest.fixture(scope="session")
 def emulated() -> Path:
     """The library of the kernels on the processor."""

@@ -1,7 +1,7 @@
 """What ptxas says each kernel takes, out of a build's log; as a command it prints the table that gates it.
 
 `python -m tests.server.cuda.registers > server/engine/cuda/registers.toml` writes the table anew; read the
-difference before it is committed. Registers are given out in units of eight a thread, and the table rounds up.
+difference before it is committed. Registers are given out in units of eight a thread; the table rounds up.
 """
 
 from __future__ import annotations

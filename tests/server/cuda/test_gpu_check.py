@@ -1,0 +1,104 @@
+"""`server/gpu-check` without a GPU: the whole way on the emulated device, and what it says else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from server import gpu_check
+from server.build_cuda import ensure_built_emulated
+from server.engine import Chunk, Engine
+from server.random_model import RandomModel
+from tests.server.engine import test_engine_model as golden
+
+COMMAND = Path(gpu_check.__file__).with_name("gpu-check")
+
+
+def run(*words: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+
+def test_the_whole_way_on_the_emulated_device(emulated: Path, tmp_path: Path) -> None:
+    done = run("--emulated", "--out", "figures.json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "figures.json").read_text())
+    assert (result["status"], result["isa"], result["failures"]) == ("passed", "cuda-emulated", [])
+    assert set(gpu_check.PARTS) <= set(result)
+    operations = {verdict["name"].split()[0] for verdict in result["golden"]}
+    assert operations == {
+        *("embed", "qlinear", "rmsnorm", "quantise", "silu_mul", "rope", "argmax", "sample"),
+        *("kv_write", "attention"),
+    }
+    assert len(result["determinism"]) == 5
+    assert [each["rows"] for each in result["speed"]["decode"]] == [1, 8]
+    assert all(each["roof"] > 0 for each in result["speed"]["decode"])
+    assert all(each["matrix_peak"] > 0 for each in result["speed"]["prefill"])
+    assert "2 * copied bytes / seconds" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def test_work_beyond_its_time_is_ended_and_what_was_done_is_written(emulated: Path, tmp_path: Path) -> None:
+    done = run("--emulated", "--seconds", "0.5", folder=tmp_path)
+    assert done.returncode == 5
+    result = json.loads((tmp_path / "gpu-check.json").read_text())
+    assert "out of time" in result["status"]
+    assert "speed" in result["status"]
+    assert result["seconds"] < 60
+
+
+def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
+    # A machine with a GPU is made one without: the driver's library cannot be found, or shows no device.
+    done = run(folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 3
+    assert "nvidia-smi" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [("--seconds", "0"), ("--seconds", "4000"), ("--model", "nowhere.gguf")])
+def test_bad_arguments_are_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert run(*words, folder=tmp_path).returncode == 2
+
+
+def test_a_failed_check_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = {
+        "status": "failed",
+        "golden": [{"name": "embed q4_1", "passed": False}],
+        "determinism": {"again": False},
+        "failures": ["golden: embed q4_1", "determinism: again"],
+        "seconds": 1.0,
+    }
+    assert gpu_check._failures(found) == found["failures"]
+    monkeypatch.setattr(gpu_check, "check", lambda *_: found)
+    assert gpu_check.main(["--emulated", "--out", str(tmp_path / "out.json")]) == 5
+
+
+def test_a_random_model_is_what_its_shape_says(tmp_path: Path) -> None:
+    """An independent reader and exact arithmetic take the file as the engine does."""
+    path = tmp_path / "random.gguf"
+    model = RandomModel()
+    model.write(path)
+    tokens = [(7 * index) % model.vocabulary for index in range(30)]
+    exact = golden.Reference(path).logits(golden.np.array(tokens))
+    with Engine(path, slots=1, isa="plain") as engine:
+        given = engine.step([Chunk(0, 0, tokens, "all")]).logits
+    assert abs(given - exact).max() < 0.05 * abs(exact).max()
+    again = tmp_path / "again.gguf"
+    model.write(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_emulated_library_is_never_the_default() -> None:
+    assert "cuda-emulated" not in str(ensure_built_emulated().library)
+    assert Engine.__init__.__kwdefaults__["device"] == "cpu"
