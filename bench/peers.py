@@ -154,12 +154,11 @@ def open_side(name: str, folder: Path, sides: ExitStack) -> Side:
 class Run:
     """One run's sides, figures and surroundings."""
 
-    def __init__(self, options: argparse.Namespace, model: Path, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, options: argparse.Namespace, model: Path, folder: Path) -> None:
         """Nothing is started yet."""
         self._options = options
         self._model = model
         self._folder = folder
-        self._stack = stack
         self.sides: dict[str, Mapping[str, Any]] = {}
         self.figures: list[Figure] = []
         self.roofs: list[dict[str, Any]] = []
@@ -275,8 +274,8 @@ def _main(options: argparse.Namespace) -> int:
     wanted = plan(options)
     seed = time.time_ns() % (1 << 31) if options.seed is None else options.seed
     load, before, begin = os.getloadavg(), machine.cpu_time(), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="bench-peers-") as folder, ExitStack() as stack:
-        run = Run(options, model, Path(folder), stack)
+    with tempfile.TemporaryDirectory(prefix="bench-peers-") as folder:
+        run = Run(options, model, Path(folder))
         try:
             run.measure(wanted, seed)
         except SideError as error:  # ours: the peers' are in their figures

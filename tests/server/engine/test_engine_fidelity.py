@@ -47,7 +47,7 @@ def test_the_divergence_is_no_larger_than_llama_cpps(results: list[Result]) -> N
 
 def test_the_most_likely_token_is_the_references(results: list[Result]) -> None:
     for each in ours(results, "f16"):
-        assert each.fidelity.same_top >= 0.97
+        assert each.fidelity.same_top >= 0.96
 
 
 def test_int8_keys_and_values_cost_no_more_than_they_say(results: list[Result]) -> None:
