@@ -2,10 +2,12 @@
 //
 // Linked against a library that a sanitizer watches; reads one frame after the
 // other from standard input and answers each with a line on standard output:
-//   in:  u64 bytes of the file (little endian), i32 threads, i32 slots, the bytes
+//   in:  u64 bytes of the file (little endian), i32 threads, i32 slots, i32 whether
+//        keys and values are int8, the bytes
 //   out: status, MiB of address space that the open engine took, message
 // A file that opens has every metadata byte read and runs steps: a prompt, longer
-// and in two slots at once where there are two, then tokens one by one. The answer is never looked at here; a
+// and in two slots at once where there are two, then tokens one by one, the second
+// slot going on from a part of the first. The answer is never looked at here; a
 // file with an altered weight still opens. A file that takes longer than
 // kMostSeconds ends the process by SIGALRM.
 #include <sys/mman.h>
@@ -74,17 +76,23 @@ int run_steps(assay_engine* engine, char* error, size_t error_size) {
   size_t rows = static_cast<size_t>(prompt) + (slots == 2 ? 1 : 0);
   int status = assay_step(engine, prefill, static_cast<size_t>(slots), logits.data(), greedy.data(), rows, error,
                           error_size);
+  int lengths[2] = {prompt, prompt};
+  if (status == ASSAY_OK && slots == 2) {
+    lengths[1] = prompt / 2;
+    status = assay_fork(engine, 0, 1, lengths[1], error, error_size);
+    if (status == ASSAY_OK && assay_length(engine, 1) != lengths[1]) die("a fork's length");
+  }
   for (int step = 0; status == ASSAY_OK && step < kSteps && prompt + step < info.context; ++step) {
     const int32_t next[2] = {greedy[0], greedy[static_cast<size_t>(slots - 1)]};
-    const assay_chunk decode[2] = {{&next[0], 1, 0, prompt + step, ASSAY_LOGITS_LAST},
-                                   {&next[1], 1, 1, prompt + step, ASSAY_LOGITS_LAST}};
+    const assay_chunk decode[2] = {{&next[0], 1, 0, lengths[0] + step, ASSAY_LOGITS_LAST},
+                                   {&next[1], 1, 1, lengths[1] + step, ASSAY_LOGITS_LAST}};
     rows = static_cast<size_t>(slots);
     status = assay_step(engine, decode, rows, logits.data(), greedy.data(), rows, error, error_size);
   }
   return status;
 }
 
-Answer open_model(const std::vector<uint8_t>& bytes, int threads, int slots) {
+Answer open_model(const std::vector<uint8_t>& bytes, int threads, int slots, bool int8) {
   const int file = memfd_create("model", MFD_CLOEXEC);
   if (file < 0) die("memfd_create");
   if (!bytes.empty() && write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) die("write");
@@ -93,6 +101,7 @@ Answer open_model(const std::vector<uint8_t>& bytes, int threads, int slots) {
   assay_options options{};
   options.path = path.c_str();
   options.isa = std::getenv("OPEN_MODELS_ISA");
+  options.kv = int8 ? "int8" : "f16";
   options.threads = threads;
   options.slots = slots;
   const long before = address_space_mib();
@@ -114,12 +123,12 @@ Answer open_model(const std::vector<uint8_t>& bytes, int threads, int slots) {
 int main() {
   uint64_t size = 0;
   while (read_all(&size, sizeof size)) {
-    int32_t threads = 0, slots = 0;
-    if (!read_all(&threads, sizeof threads) || !read_all(&slots, sizeof slots)) die("a frame's head");
+    int32_t head[3] = {};
+    if (!read_all(head, sizeof head)) die("a frame's head");
     std::vector<uint8_t> bytes(size);
     if (size != 0 && !read_all(bytes.data(), size)) die("a frame");
     alarm(kMostSeconds);
-    Answer answer = open_model(bytes, threads, slots);
+    Answer answer = open_model(bytes, head[0], head[1], head[2] != 0);
     alarm(0);
     std::replace_if(
         answer.message.begin(), answer.message.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');

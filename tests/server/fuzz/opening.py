@@ -72,11 +72,11 @@ class Opener:
         )
         os.close(descriptor)
 
-    def open(self, data: bytes, *, threads: int = 1, slots: int = 1) -> Opened:
+    def open(self, data: bytes, *, threads: int = 1, slots: int = 1, int8: bool = False) -> Opened:
         """Open one file; what is true of every answer is asserted here."""
         stdin, stdout = self._pipes()
         try:
-            stdin.write(struct.pack("<Qii", len(data), threads, slots) + data)
+            stdin.write(struct.pack("<Qiii", len(data), threads, slots, int8) + data)
             stdin.flush()
             line = stdout.readline().decode("utf-8", "replace")
         except BrokenPipeError:

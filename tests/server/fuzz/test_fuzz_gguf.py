@@ -143,7 +143,8 @@ def test_every_kind_of_model_runs_clean(driver: Path, tmp_path: Path) -> None:
         for name, model in kinds.items():
             path = tmp_path / "model.gguf"
             model.write(path)
-            assert opener.open(path.read_bytes(), threads=2, slots=2).served, name
+            for int8 in (False, True):
+                assert opener.open(path.read_bytes(), threads=2, slots=2, int8=int8).served, name
 
 
 @pytest.mark.parametrize("name", [b"\0hidden", b"x" * 65535, b"\x1b[2J", b"\xff\xfe", b"new\nline"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from server.build import RELEASE, SANITIZED, EngineError, ensure_built, find_compiler
+from tests.server.engine.conftest import backends
 from tests.server.engine.tiny import TinyModel
 from tests.server.fuzz.opening import OPTIONS, Opener, build_driver
 
@@ -68,7 +69,9 @@ def test_steps_of_many_threads_run_clean_with_every_instruction_set(sanitizer: s
     driver = build_driver(SANITIZED[sanitizer], tmp_path)
     for model in (TinyModel(), TinyModel(heads=4, kv_heads=2, tied=False), TinyModel(layers=5, head_dim=64)):
         model.write(tmp_path / "model.gguf")
-        with Opener(driver) as opener:
-            for threads in (1, 2, 3, 5, 8) * 6:
-                data = (tmp_path / "model.gguf").read_bytes()
-                assert opener.open(data, threads=threads, slots=2).served
+        data = (tmp_path / "model.gguf").read_bytes()
+        for isa in backends():
+            with Opener(driver, isa) as opener:
+                for threads in (1, 2, 3, 5):
+                    for int8 in (False, True):
+                        assert opener.open(data, threads=threads, slots=2, int8=int8).served
