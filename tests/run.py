@@ -41,7 +41,8 @@ def run(*words: str | Path) -> bool:
 
 def scripts() -> list[Path]:
     """Every shell file of the repository."""
-    return [*sorted(path for path in (ROOT / "eval/scripts").iterdir() if path.is_file()), ROOT / ".ci/run"]
+    own = [ROOT / ".ci/run", ROOT / "server/gpu-check"]
+    return [*sorted(path for path in (ROOT / "eval/scripts").iterdir() if path.is_file()), *own]
 
 
 def stages() -> dict[str, Callable[[], bool]]:
