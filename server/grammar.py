@@ -3,7 +3,7 @@
 A grammar is text in llguidance's variant of Lark, with JSON schemas inline (server/toolformat.py and
 `json_rule` write it). The library parses grammars and schemas and says which tokens may come next; nothing
 of that is done here. Compiling is native code that walks whatever schema a client sends, and there are
-schemas that it does not survive (a constant near -2**63, a chain of thousands of references): so each new
+schemas that it does not survive (a constant near -2**63, a multiple of 2**31): so each new
 grammar is tried in a process of its own first, and then compiled here, one after the other, off the event
 loop, with the library's limits on size and work, behind a cache.
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -30,11 +32,20 @@ from server.tokenizer import Tokenizer
 
 MAX_GRAMMAR_CHARACTERS = 1 << 17
 STACK_BYTES = 64 << 20  # of the thread that compiles; the trial had less, so that it fails first
-TRIAL = (
-    "import sys; from llguidance import LLMatcher as M; "
-    "M.validate_grammar(M.grammar_from_lark(sys.stdin.buffer.read().decode()))"
-)
-TRIAL_SECONDS = 20
+TRIAL_CPU_SECONDS = 5
+TRIAL_SECONDS = 60  # on a machine that has better things to do
+TRIAL_BYTES = 4 << 30  # of address space
+TRIAL = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({TRIAL_CPU_SECONDS}, {TRIAL_CPU_SECONDS + 1}))
+resource.setrlimit(resource.RLIMIT_AS, ({TRIAL_BYTES}, {TRIAL_BYTES}))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from llguidance import LLMatcher, LLTokenizer
+grammar = LLMatcher.grammar_from_lark(sys.stdin.buffer.read().decode())
+LLMatcher(LLTokenizer("byte"), grammar, log_level=0).compute_bitmask()
+"""
+# The trial's vocabulary is the bytes: it has no token of a high number.
+TOKEN = re.compile(r"<\[[0-9]+\]>")
 CACHED_GRAMMARS = 64
 MAX_REASON = 500  # characters of the library's explanation that a client is shown
 
@@ -161,8 +172,8 @@ class GrammarCompiler:
 
     def _compile(self, grammar: str) -> Grammar | str:
         """Return the grammar, or the reason why there is none."""
-        if not _survives(grammar):
-            return "the grammar library does not survive the schema"
+        if failed := _trial(grammar):
+            return failed
         limits = LLParserLimits(verbose_errors=False)
         matcher = LLMatcher(
             self._library_tokenizer, LLMatcher.grammar_from_lark(grammar), log_level=0, limits=limits
@@ -180,20 +191,25 @@ class GrammarCompiler:
 _STACK_SIZE = threading.Lock()
 
 
-def _survives(grammar: str) -> bool:
-    """Whether a process that only compiles the grammar comes to its end; what it finds is not asked."""
+def _trial(grammar: str) -> str | None:
+    """Compile a grammar, over bytes alone, in a process of its own.
+
+    Returns why that does not come to its end, or None if it does; what the library finds is not asked.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", TRIAL],
-            input=grammar.encode(),
+            input=TOKEN.sub("<[1]>", grammar).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TRIAL_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return "the schema takes too long to compile"
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"the schema takes more than {TRIAL_CPU_SECONDS} seconds to compile"
+    return "the grammar library does not survive the schema" if done.returncode else None
 
 
 def _short(reason: str) -> str:

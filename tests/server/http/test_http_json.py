@@ -188,6 +188,7 @@ def test_a_deep_and_a_recursive_schema_are_followed(toy: Toy) -> None:
         ({"$ref": "http://127.0.0.1/schema"}, "does not fetch"),
         ({"enum": []}, ""),
         ({"const": -(2**63) + 1}, "does not survive"),
+        ({"type": "integer", "multipleOf": 2**31}, "takes more than"),
         ({"type": "object", "x-guidance": {"lenient": True}}, "x-guidance"),
         ({"enum": [f"value number {n}" for n in range(10_000)]}, "too large"),
     ],
@@ -287,7 +288,7 @@ def follow(toy: Toy, schema: dict[str, Any], seed: int) -> None:
         assert choice["finish_reason"] == "length"
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SCHEMAS, st.integers(0, 2**32))
 def test_every_completed_answer_parses_and_validates(toy: Toy, schema: dict[str, Any], seed: int) -> None:
     follow(toy, schema, seed)
