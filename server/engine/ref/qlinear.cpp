@@ -55,7 +55,8 @@ void quantised_row(const Packed& matrix, const uint8_t* panel, int lane, const R
       const size_t b = static_cast<size_t>(block);
       float product = static_cast<float>(dot(weights.integers.data() + b * kBlock, q + block * kBlock));
       if (all_refined) {
-        product += static_cast<float>(dot(weights.integers.data() + b * kBlock, q + (blocks + block) * kBlock)) * 0x1p-8f;
+        const int residual = dot(weights.integers.data() + b * kBlock, q + (blocks + block) * kBlock);
+        product += static_cast<float>(residual) * 0x1p-8f;
       }
       total += scale[block] * (weights.scale[b] * product + weights.minimum[b] * sum[block]);
     }
