@@ -295,7 +295,7 @@ def test_every_completed_answer_parses_and_validates(toy: Toy, schema: dict[str,
 
 
 @pytest.mark.long
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SCHEMAS, st.integers(0, 2**32))
 def test_every_completed_answer_parses_and_validates_over_many_schemas(
     toy: Toy, schema: dict[str, Any], seed: int
