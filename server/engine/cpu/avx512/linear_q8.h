@@ -5,14 +5,14 @@
 // in floats, where both sides are integers or fractions of few bits.
 #pragma once
 
+#include "../linear_q8.h"
 #include "linear_tile.h"
 
 namespace assay::cpu {
 namespace {
 
 constexpr int kBytesBlock = 544;
-constexpr int kBytesAhead = 4352;    // bytes ahead in the stream
-constexpr int kBytesFarAhead = 8704;  // for one row, which waits for nothing but memory
+constexpr int kBytesAhead = 4352;  // bytes ahead in the stream
 
 // `kStreams` streams of activations against one block; sums begin at `dot`.
 template <int kStreams, typename At>
@@ -37,7 +37,7 @@ void byte_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first, 
   for (int row = 0; row < kRows; ++row) total[row] = _mm512_setzero_ps();
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* at = panel + b * kBytesBlock;
-    prefetch<kBytesBlock>(at + (kRows == 1 ? kBytesFarAhead : kBytesAhead));
+    prefetch<kBytesBlock>(at + kBytesAhead);
     const auto stream = [&](int s) {
       const size_t here = static_cast<size_t>(s % kRows) * stored + static_cast<size_t>(s / kRows * blocks + b);
       return start.q + here * kBlock;
@@ -89,6 +89,8 @@ void byte_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first, 
 inline void byte_panel16(const uint8_t* panel, int blocks, const Rows& rows, const Output& output, int column,
                          int valid) {
   if (rows.refinements == blocks) {
+    // One row waits for memory, and AVX2's loads of half a line at a time wait less; its steps are the same.
+    if (rows.count == 1) return q8_tile<1, 2>(panel, 0, blocks, rows, 0, output, column, valid);
     each_tile<8, 4, 2, 1>(rows.count, [&](auto size, int row) {
       byte_rows16<decltype(size)::value, true>(panel, blocks, rows, row, output, column, valid);
     });
