@@ -21,6 +21,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from server.build import EngineError
+from server.build import EngineError, compiler_words
 from server.build_cuda import find_nvcc
 
 FORMULAS = {
@@ -42,6 +43,7 @@ FORMULAS = {
 }
 PARTS = ("device", "builds", "golden", "determinism", "roofs", "speed")
 _LONGEST_S = 350.0
+_MAJOR_ATTRIBUTE = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 
 
 def missing() -> str | None:
@@ -50,13 +52,23 @@ def missing() -> str | None:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no NVIDIA driver (libcuda.so.1 is not there): install it, then `nvidia-smi` shows the GPU"
-    count = ctypes.c_int()
+    count, version, major = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
         return "the NVIDIA driver shows no GPU: see `nvidia-smi`, and whether CUDA_VISIBLE_DEVICES hides it"
+    driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR_ATTRIBUTE, 0)
+    if major.value < 8:
+        return f"the first GPU has compute capability {major.value}.x; 8.0 and newer are served"
     try:
-        find_nvcc()
+        words = " ".join(compiler_words(find_nvcc()))
     except EngineError as error:
         return str(error)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    release = re.search(r"release (\d+)\.(\d+)", words)
+    if release is not None and version.value // 1000 < int(release.group(1)):
+        return (
+            f"the driver serves CUDA {version.value // 1000}, nvcc compiles for {release.group(1)}: install "
+            "a newer driver, or set NVCC to an older toolkit's nvcc (12.0 or newer)"
+        )
     return None
 
 

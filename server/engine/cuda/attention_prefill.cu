@@ -2,7 +2,8 @@
 //
 // A warp takes a tile and walks its positions; warps of a block of threads take tiles
 // beside one another, so that they find the same keys and values in the cache. The
-// running state of a tile lies in shared memory, a place for each lane.
+// queries and the running state of a tile lie in shared memory, a place for each lane: no
+// lane reads another's, and nothing waits.
 #include "attention.cuh"
 
 namespace assay::cuda {
@@ -107,7 +108,6 @@ __global__ void __launch_bounds__(kMostWarps * kWarp)
       return i < tile.count ? q + static_cast<int64_t>(row_of(i)) * shape.stride + head_of(i) * shape.head_dim : none;
     });
   }
-  __syncwarp();
   const int g = lane_index() / 4, t = lane_index() % 4;
   int most = 0;
   for (int i = 0; i < tile.count; ++i) most = kv.visible[row_of(i)] > most ? kv.visible[row_of(i)] : most;

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from server import gpu_check
+from server.build import find_compiler
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, Engine
 from server.random_model import RandomModel
@@ -58,12 +59,42 @@ def test_work_beyond_its_time_is_ended_and_what_was_done_is_written(emulated: Pa
     assert result["seconds"] < 60
 
 
-def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
-    # A machine with a GPU is made one without: the driver's library cannot be found, or shows no device.
-    done = run(folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+@pytest.mark.parametrize(
+    ("devices", "major", "version", "nvcc", "why"),
+    [
+        (0, 9, 13000, None, "the NVIDIA driver shows no GPU"),
+        (1, 7, 13000, None, "compute capability 7.x; 8.0 and newer are served"),
+        (1, 9, 13000, "nowhere-nvcc", "no CUDA compiler found"),
+        (1, 9, 11080, None, "the driver serves CUDA 11, nvcc compiles for"),
+    ],
+)
+def test_what_keeps_a_gpu_from_being_used_is_named(
+    devices: int, major: int, version: int, nvcc: str | None, why: str, tmp_path: Path
+) -> None:
+    """Against a driver's library that says what it is told to."""
+    source = tmp_path / "driver.c"
+    source.write_text(
+        "int cuInit(unsigned flags) { return flags; }\n"
+        f"int cuDeviceGetCount(int *count) {{ *count = {devices}; return 0; }}\n"
+        f"int cuDeviceGetAttribute(int *value, int which, int device) {{ *value = {major}; return 0; }}\n"
+        f"int cuDriverGetVersion(int *version) {{ *version = {version}; return 0; }}\n"
+    )
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run([find_compiler(), "-x", "c", "-shared", "-fPIC", source, "-o", library], check=True)
+    environment = {"LD_LIBRARY_PATH": str(tmp_path), **({} if nvcc is None else {"NVCC": nvcc})}
+    done = run("--out", "never.json", folder=tmp_path, **environment)
     assert done.returncode == 3
-    assert "nvidia-smi" in done.stderr
-    assert not list(tmp_path.iterdir())
+    assert why in done.stderr
+    assert not (tmp_path / "never.json").exists()
+
+
+def test_without_a_driver_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(gpu_check.ctypes, "CDLL", absent)
+    assert "no NVIDIA driver" in str(gpu_check.missing())
+    assert gpu_check.main([]) == 3
 
 
 @pytest.mark.parametrize("words", [("--seconds", "0"), ("--seconds", "4000"), ("--model", "nowhere.gguf")])
