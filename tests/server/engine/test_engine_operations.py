@@ -230,8 +230,8 @@ def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Opera
 def test_attention_survives_scores_beyond_the_range_of_exp(operations: Operations) -> None:
     keys, values, q = gaussian(200, 64) * 100, gaussian(200, 64, seed=1), gaussian(2, 64, seed=2) * 100
     hidden = np.zeros((2, 200), bool)
-    halves = [a.astype(np.float16).astype(np.float64)[None] for a in (keys, values)]
-    expected = reference.attention(q.astype(np.float64)[None] * 8, *halves, hidden)[0]
+    exact_keys, exact_values = (a.astype(np.float16).astype(np.float64)[None] for a in (keys, values))
+    expected = reference.attention(q.astype(np.float64)[None] * 8, exact_keys, exact_values, hidden)[0]
     for form in (DECODE, PREFILL):
         np.testing.assert_allclose(
             operations.attention(form, q, [200, 200], keys, values), expected, atol=1e-3
