@@ -110,7 +110,7 @@ struct Ops {
   void (*quantise)(const float* x, int n, const QuantisedRow& row);
 
   // Panels [begin, end) of a matrix times the rows; output 0 is the first row of panel `begin`.
-  // The decode form reads the packed panel for each row or two, the prefill form unpacks it
+  // The decode form reads the packed panel for a few rows at a time, the prefill form may unpack it
   // once into `scratch` (unpacked_bytes(matrix) bytes, 64-aligned).
   void (*qlinear_decode)(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output);
   void (*qlinear_prefill)(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output,
