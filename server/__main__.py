@@ -60,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="what computes (default: %(default)s)"
     )
-    out.add_argument("--isa", help="avx512, avx2 or plain (default: the best this CPU has)")
+    out.add_argument(
+        "--isa", choices=("avx512", "avx2", "plain"), help="instructions (default: the best this CPU has)"
+    )
     out.add_argument(
         "--kept-slots",
         type=_whole,
@@ -195,7 +197,22 @@ def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerpr
     sys.stderr.write(f"ready: {name} at http://{shown}:{port}/v1 ({fingerprint})\n")
     sys.stderr.flush()
     if options.ready_file is not None:
-        _write_atomic(options.ready_file, json.dumps({"port": port, "pid": os.getpid()}) + "\n")
+        try:
+            _write_atomic(options.ready_file, json.dumps({"port": port, "pid": os.getpid()}) + "\n")
+        except OSError as error:
+            raise StartError(
+                f"the ready file {options.ready_file} cannot be written",
+                error.strerror or type(error).__name__,
+                f"ls -ld '{options.ready_file.parent}'",
+            ) from error
+
+
+def _check_ready_file(path: Path) -> None:
+    what = f"the ready file {path} cannot be written"
+    if not path.parent.is_dir():
+        raise StartError(what, "its directory does not exist", f"mkdir -p '{path.parent}'")
+    if path.is_dir():
+        raise StartError(what, "it is a directory", f"--ready-file '{path / 'ready.json'}'")
 
 
 def _write_atomic(path: Path, text: str) -> None:
@@ -226,13 +243,8 @@ def main(argv: list[str] | None = None) -> int:
                 BAD_CONFIGURATION,
             )
         check_model_file(options.model)
-        if options.ready_file is not None and not options.ready_file.parent.is_dir():
-            raise StartError(
-                f"the ready file {options.ready_file} cannot be written",
-                "its directory does not exist",
-                f"mkdir -p '{options.ready_file.parent}'",
-                BAD_CONFIGURATION,
-            )
+        if options.ready_file is not None:
+            _check_ready_file(options.ready_file)
         listener = bind(options.host, options.port)
         # A token costs this loop a third less than asyncio's own.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

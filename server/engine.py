@@ -94,9 +94,9 @@ class Engine:
             os.fsencode(model),
             None if isa is None else isa.encode(),
             kv.encode(),
-            len(os.sched_getaffinity(0)) if threads is None else threads,
-            slots,
-            0 if context is None else context,
+            _int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
+            _int32("slots", slots),
+            _int32("context", 0 if context is None else context),
         )
         self._library.open(options, self._handle)
         try:
@@ -144,8 +144,9 @@ class Engine:
         Raises:
             EngineError: a slot does not exist, or the source is shorter.
         """
+        numbers = _int32("the source", source), _int32("the slot", slot), _int32("positions", positions)
         with self._lock:
-            self._library.fork(self._open_handle(), source, slot, positions)
+            self._library.fork(self._open_handle(), *numbers)
 
     def length(self, slot: int) -> int:
         """Returns how many positions a slot holds.
@@ -154,7 +155,7 @@ class Engine:
             EngineError: there is no such slot.
         """
         with self._lock:
-            return self._library.length(self._open_handle(), slot)
+            return self._library.length(self._open_handle(), _int32("the slot", slot))
 
     def close(self) -> None:
         """Frees everything the engine holds; a second call does nothing."""
@@ -192,6 +193,13 @@ def _rows(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     return rows
 
 
+def _int32(what: str, value: int) -> int:
+    """Returns a number that the C side can hold; of a larger one ctypes would keep the low bits."""
+    if not -(2**31) <= value < 2**31:
+        raise EngineError(f"{what}: {value} is no 32-bit number")
+    return value
+
+
 def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
     """Fills the C form of a chunk and returns the array it points into, to be kept alive."""
     try:
@@ -200,8 +208,8 @@ def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
         raise EngineError(f"the tokens of slot {chunk.slot} are no 32-bit integers: {error}") from error
     target.tokens = tokens.ctypes.data
     target.count = len(tokens)
-    target.slot = chunk.slot
-    target.position = chunk.position
+    target.slot = _int32("a chunk's slot", chunk.slot)
+    target.position = _int32("a chunk's position", chunk.position)
     target.logits = _LOGITS[chunk.logits]
     return tokens
 

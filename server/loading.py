@@ -26,6 +26,7 @@ from server.vocabulary import shown
 logger = logging.getLogger(__name__)
 
 MAGIC = b"GGUF"
+MOST_SLOTS = 1024  # of an engine (engine/request.h)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,12 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         StartError: the engine, the tokenizer or the template cannot be had from this file.
     """
     begin = time.perf_counter()
+    if options.slots + options.kept_slots > MOST_SLOTS:
+        raise StartError(
+            f"{options.slots} answers at once and {options.kept_slots} kept ones cannot be had",
+            f"the engine has at most {MOST_SLOTS} slots",
+            "choose smaller --slots and --kept-slots",
+        )
     with ThreadPoolExecutor(1, "digest") as pool:
         digest = pool.submit(identity.file_sha256, options.path)
         try:

@@ -80,11 +80,27 @@ def test_the_context_can_be_filled_to_its_last_position(engine: Engine) -> None:
         ({"context": 513}, "context of 513"),
         ({"context": -1}, "context of -1"),
         ({"isa": "mmx"}, "no instruction set 'mmx'"),
+        ({"threads": 2**32 + 2}, "threads: 4294967298 is no 32-bit number"),
+        ({"slots": 2**32 + 2}, "slots: 4294967298 is no 32-bit number"),
+        ({"context": 2**32}, "context: 4294967296 is no 32-bit number"),
     ],
 )
 def test_a_bad_option_is_refused(tiny_path: Path, options: dict[str, object], why: str) -> None:
     with pytest.raises(EngineError, match=why):
         Engine(tiny_path, **options)
+
+
+def test_a_number_past_32_bits_is_not_taken_for_its_low_bits(engine: Engine) -> None:
+    engine.step([Chunk(0, 0, [1, 2, 3], "none")])
+    for chunk in (Chunk(2**32, 0, [1], "last"), Chunk(0, 2**32, [1], "last")):
+        with pytest.raises(EngineError, match="4294967296 is no 32-bit number"):
+            engine.step([chunk])
+    for fork in ((2**32, 1, 2), (0, 2**32 + 1, 2), (0, 1, 2**32 + 2)):
+        with pytest.raises(EngineError, match="no 32-bit number"):
+            engine.fork(*fork)
+    with pytest.raises(EngineError, match="no 32-bit number"):
+        engine.length(2**32)
+    assert engine.length(0) == 3
 
 
 def test_a_closed_engine_refuses_work_and_closes_twice(tiny_path: Path) -> None:

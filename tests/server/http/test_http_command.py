@@ -322,6 +322,20 @@ def test_an_unsafe_key_file_or_an_open_address_is_refused(model_path: Path, tmp_
     assert (code, "mkdir -p" in said) == (2, True)
     code, said = refused(str(model_path), "--port", "70000")
     assert (code, "65535" in said) == (2, True)
+    code, said = refused(str(model_path), "--ready-file", str(tmp_path))
+    assert (code, "it is a directory" in said) == (2, True)
+    code, said = refused(str(model_path), "--port", "0", "--ready-file", str(tmp_path / ("r" * 250)))
+    assert (code, "File name too long" in said) == (2, True)
+
+
+def test_numbers_that_no_engine_has_are_refused_as_they_were_typed(model_path: Path) -> None:
+    code, said = refused(str(model_path), "--port", "0", "--slots", "1001")
+    assert (code, "1001 answers at once and 24 kept" in said) == (2, True)
+    for option in ("--threads", "--context"):
+        code, said = refused(str(model_path), "--port", "0", option, str(2**32 + 2))
+        assert (code, f"{2**32 + 2} is no 32-bit number" in said) == (3, True)
+    code, said = refused(str(model_path), "--port", "0", "--isa", "avx9")
+    assert (code, "avx512" in said) == (2, True)
 
 
 def test_the_file_digest_is_that_of_the_file(model_path: Path) -> None:
