@@ -81,9 +81,9 @@ void scores_tile(const float* q, int head_dim, const Item* keys, const Item* val
       _mm_prefetch(reinterpret_cast<const char*>(keys + (2 * head_dim + d) * kItems), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(values + d * kItems), _MM_HINT_T0);
     }
-    outer_product<Lanes, kQueries, kGroups>([&](int i) { return Lanes::all(q + i * head_dim + d); },
-                                            [&](int g) { return Lanes::load(keys + (g * head_dim + d) * Lanes::width); },
-                                            total);
+    outer_product<Lanes, kQueries, kGroups>(
+        [&](int i) { return Lanes::all(q + i * head_dim + d); },
+        [&](int g) { return Lanes::load(keys + (g * head_dim + d) * Lanes::width); }, total);
   }
   for (int g = 0; g < kGroups; ++g) {
     for (int i = 0; i < kQueries; ++i) {
@@ -163,7 +163,9 @@ void attend_tile(const Queries& queries, const uint8_t* block, int first, BlockS
   for (; d + kDimensions <= head_dim; d += kDimensions) {
     values_tile<Lanes, kQueries, kGroups>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
   }
-  for (; d < head_dim; d += 8) values_tile<Lanes8, kQueries, 1>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
+  for (; d < head_dim; d += 8) {
+    values_tile<Lanes8, kQueries, 1>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
+  }
 }
 
 template <typename Lanes, typename Item, int kQueries = Lanes::most_queries>

@@ -84,7 +84,7 @@ void nibble_row(const uint8_t* panel, int blocks, const Row& row, int refinement
   int extra = 0;
   int next = refinements > 0 ? row.refined[0] : blocks;
   for (int b = 0; b < blocks; ++b, panel += Block::kBytes) {
-    prefetch<Block::kBytes>(panel + kNibblePrefetch);
+    prefetch<Block::kBytes, true>(panel + kNibblePrefetch);
     const Block block(panel);
     __m256 product[2];
     if (b == next) {
@@ -120,7 +120,7 @@ void nibble_rows(const uint8_t* panel, int blocks, const Rows& rows, int first, 
   __m256 total[kRows][2] = {};
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* at = panel + b * Block::kBytes;
-    prefetch<Block::kBytes>(at + kNibblePrefetch);
+    prefetch<Block::kBytes, false>(at + kNibblePrefetch);
     const int8_t* q[kRows];
     for (int row = 0; row < kRows; ++row) q[row] = start.q + (static_cast<size_t>(row) * stored + b) * kBlock;
     __m256i dot[kRows][2];

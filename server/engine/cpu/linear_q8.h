@@ -88,7 +88,7 @@ void q8_tile(const uint8_t* panel, int group, int blocks, const Rows& rows, int 
   __m256 total[kRows][kGroups] = {};
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* at = panel + b * kQ8Block;
-    prefetch<kQ8Block>(at + kQ8Prefetch);
+    prefetch<kQ8Block, kRows == 1>(at + kQ8Prefetch);
     const uint8_t* weights = at + 32 + 32 * group;
     __m256i dot[kRows][kGroups];
     __m256 unit = _mm256_set1_ps(1.0f);

@@ -85,10 +85,12 @@ inline int rows_at(const Packed& matrix, int index) {
   return left < kPanelRows ? left : kPanelRows;
 }
 
-template <int kBytes>
+// Fetches kBytes. What is read once on its way from memory (kOnce) need not stay in the outer caches, which
+// saves moving it there.
+template <int kBytes, bool kOnce>
 inline void prefetch(const uint8_t* at) {
   for (int line = 0; line < kBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(at + line), kOnce ? _MM_HINT_NTA : _MM_HINT_T0);
   }
 }
 

@@ -24,7 +24,7 @@ Unpacked unpack(const uint8_t* panel, int blocks, uint8_t* scratch) {
   float* scales = reinterpret_cast<float*>(scratch + static_cast<size_t>(blocks) * 512);
   uint8_t* out = scratch;
   for (int block = 0; block < blocks; ++block, panel += kHeader + 256, out += 512) {
-    prefetch<kHeader + 256>(panel + kNibblePrefetch);
+    prefetch<kHeader + 256, true>(panel + kNibblePrefetch);
     for (int v = 0; v < 4; ++v) {
       for (int g = 0; g < 2; ++g) {
         const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + kHeader + 64 * v + 32 * g));

@@ -61,7 +61,7 @@ __m512 nibble_row16(const uint8_t* panel, int blocks, const Row& row, int refine
   int extra = 0;
   int next = refinements > 0 ? row.refined[0] : blocks;
   for (int b = 0; b < blocks; ++b, panel += Block::kBytes) {
-    prefetch<Block::kBytes>(panel + kNibbleAhead);
+    prefetch<Block::kBytes, true>(panel + kNibbleAhead);
     const Block block(panel);
     __m512 product;
     if (b == next) {
@@ -100,7 +100,7 @@ void nibble_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first
   const int8_t* q = start.q;
   for (int b = 0; b < blocks; ++b, q += kBlock) {
     const uint8_t* at = panel + b * Block::kBytes;
-    if (first == 0) prefetch<Block::kBytes>(at + kNibbleAhead);
+    if (first == 0) prefetch<Block::kBytes, false>(at + kNibbleAhead);
     __m512i dot[kRows];
     nibble_dots16<kRows>(
         at + Block::kHeader, [&](int row) { return q + static_cast<size_t>(row) * stored * kBlock; }, dot);

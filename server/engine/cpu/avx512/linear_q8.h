@@ -37,7 +37,7 @@ void byte_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first, 
   for (int row = 0; row < kRows; ++row) total[row] = _mm512_setzero_ps();
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* at = panel + b * kBytesBlock;
-    prefetch<kBytesBlock>(at + kBytesAhead);
+    prefetch<kBytesBlock, kRows == 1>(at + kBytesAhead);
     const auto stream = [&](int s) {
       const size_t here = static_cast<size_t>(s % kRows) * stored + static_cast<size_t>(s / kRows * blocks + b);
       return start.q + here * kBlock;
