@@ -146,6 +146,9 @@ class GrammarCompiler:
                 f"{MAX_GRAMMAR_CHARACTERS}",
                 param,
             )
+        if grammar in self._cache:  # waits for nobody's trial
+            self._cache.move_to_end(grammar)
+            return _kept(self._cache[grammar], param)
         async with self._turn:
             found = self._cache.get(grammar)
             if found is None:
@@ -154,9 +157,7 @@ class GrammarCompiler:
                 while len(self._cache) > CACHED_GRAMMARS:
                     self._cache.popitem(last=False)
             self._cache.move_to_end(grammar)
-        if isinstance(found, str):
-            raise invalid(f"{param}: {found}", param, "invalid_schema")
-        return found
+        return _kept(found, param)
 
     def _on_large_stack(self, grammar: str) -> Grammar | str:
         # The size holds for threads made from now on, of which this one is the only one wanted.
@@ -186,6 +187,12 @@ class GrammarCompiler:
         if trial.is_error() or trial.is_stopped():
             return "no answer can satisfy the schema"
         return Grammar(matcher, self._tokenizer.size)
+
+
+def _kept(found: Grammar | str, param: str) -> Grammar:
+    if isinstance(found, str):
+        raise invalid(f"{param}: {found}", param, "invalid_schema")
+    return found
 
 
 _STACK_SIZE = threading.Lock()

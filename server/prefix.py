@@ -61,9 +61,9 @@ class PrefixCache:
             slot = source
         else:
             slot = next((each for each in self._idle if each != source), source)
-        del self._idle[slot]
         self._tree.remove(slot)
         self._engine.fork(slot if source < 0 else source, slot, length)
+        del self._idle[slot]  # last: a slot that an engine fails to fork is idle still, holding nothing known
         return slot, length
 
     def share(self, slot: int, tokens: Sequence[int]) -> None:

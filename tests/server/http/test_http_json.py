@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -211,6 +212,29 @@ def test_a_chain_of_references_ends_in_an_answer_or_a_400_and_never_the_server(t
 
 def test_a_grammar_and_ignore_eos_contradict_each_other(toy: Toy) -> None:
     refused(ask(toy, {"type": "json_object"}, ignore_eos=True, max_tokens=5), "ignore_eos")
+
+
+def test_a_known_schema_does_not_wait_for_the_trial_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = GrammarCompiler(Tokenizer(toy_model.metadata()))
+    known, new = f"start: {json_rule(PERSON, 'x')}", f"start: {json_rule({'type': 'null'}, 'x')}"
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(_: str) -> None:
+        begun.set()
+        assert ended.wait(60)
+
+    async def ask() -> bool:
+        first = await compiler.compile(known, "x")
+        monkeypatch.setattr("server.grammar._trial", slow)
+        trial = asyncio.create_task(compiler.compile(new, "x"))
+        await asyncio.to_thread(begun.wait, 60)
+        try:
+            return await asyncio.wait_for(compiler.compile(known, "x"), 10) is first and not trial.done()
+        finally:
+            ended.set()
+            await trial
+
+    assert asyncio.run(ask())
 
 
 def test_a_token_is_taken_exactly_where_the_mask_allows_it() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server.engine import EngineError
 from server.prefix import SHORTEST_MATCH, PrefixCache
 from server.radix import RadixTree, common_tokens
 
@@ -103,6 +105,44 @@ def test_the_same_prompt_again_and_its_continuation_are_found() -> None:
     assert (longer, length) == (first, 102)  # goes on where the first answer ended
     cold, length = cache.begin(prompt, use=False)
     assert (length, engine.held[cold]) == (0, [])
+
+
+class Failing(Lists):
+    """Lists that fail to fork when told so."""
+
+    fails = False
+
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        if self.fails:
+            self.held[slot] = [-1]
+            raise EngineError("the device is gone")
+        super().fork(source, slot, positions)
+
+
+def test_a_fork_that_fails_loses_no_slot_and_leaves_nothing_to_be_found() -> None:
+    engine = Failing(2)
+    cache = PrefixCache(engine, 1000)
+    prompt = list(range(20))
+    for _ in range(5):
+        engine.fails = True
+        with pytest.raises(EngineError, match="gone"):
+            cache.begin(prompt, use=True)
+        engine.fails = False
+        slots = [cache.begin(prompt, use=True) for _ in range(2)]
+        assert sorted(slots) == [(0, 0), (1, 0)]
+        for slot, _ in slots:
+            engine.held[slot] = list(prompt)
+            cache.end(slot, prompt)
+        # The next failure is that of a slot that goes on with what it keeps.
+        prompt = [*prompt, *range(20)]
+        engine.fails = True
+        with pytest.raises(EngineError, match="gone"):
+            cache.begin(prompt, use=True)
+        with pytest.raises(EngineError, match="gone"):
+            cache.begin(prompt, use=True)
+        engine.fails = False
+        assert cache.match(prompt) == 0
+        prompt = [each + 100 for each in prompt]
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:
