@@ -93,13 +93,9 @@ def _wanted(
             )
         arrays = []
         for ids in positions:
-            array = np.asarray(ids, np.int64)
-            if array.size and int(array.max()) >= served.vocabulary:
-                raise invalid(
-                    f"{NAMED_IDS}: {int(array.max())} is no token id below {served.vocabulary}", NAMED_IDS
-                )
-            total += array.size
-            arrays.append(array)
+            check_ids(ids, served.vocabulary, NAMED_IDS)
+            total += len(ids)
+            arrays.append(np.asarray(ids, np.int64))
         out.append(tuple(arrays))
     if total > MAX_PROMPT_IDS:
         raise invalid(f"{NAMED_IDS}: {total} ids in one request, at most {MAX_PROMPT_IDS}", NAMED_IDS)
