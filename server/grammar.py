@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -53,6 +53,11 @@ MAX_REASON = 500  # characters of the library's explanation that a client is sho
 # any amount of it can fill its whole budget with blanks.
 WHITESPACE = r" |\n[ \t]{0,32}"
 
+# What a schema bounds numbers with, and what in it is no schema.
+LOWER, UPPER = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
+DATA = ("const", "enum", "default", "examples")
+LEAST, MOST = -(2**63), 2**63 - 1
+
 Ids = NDArray[np.int64]
 
 
@@ -64,8 +69,30 @@ def json_rule(schema: object, param: str) -> str:
         raise invalid(f"{param}: a JSON schema is an object", param)
     if "x-guidance" in schema:
         raise invalid(f"{param}: x-guidance is no keyword of JSON Schema", param)
+    for key, bound in _bounds(schema):
+        # The library counts in floats within 64 bits: a bound that is moved outwards would not hold.
+        counted = min(max(int(float(bound)), LEAST), MOST)
+        if counted < bound if key in LOWER else counted > bound:
+            raise invalid(
+                f"{param}: the schema's {key} {bound} cannot be followed: the library counts {counted}",
+                param,
+                "invalid_schema",
+            )
     options = {"whitespace_pattern": WHITESPACE}
     return "%json " + json.dumps({"x-guidance": options, **schema}, ensure_ascii=True)
+
+
+def _bounds(schema: object) -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers of up to 300 digits that bound a number anywhere in a schema."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _bounds(item)
+    elif isinstance(schema, Mapping):
+        for key, item in schema.items():
+            if key in LOWER + UPPER and isinstance(item, int) and abs(item) < 10**300:
+                yield key, item
+            elif key not in DATA:
+                yield from _bounds(item)
 
 
 def literal(text: str, tokenizer: Tokenizer) -> str:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from server.errors import ApiError
 from server.grammar import Constraint, GrammarCompiler, json_rule
 from server.tokenizer import Tokenizer
 from tests.server.http import toy as toy_model
@@ -199,6 +200,20 @@ def test_a_schema_that_cannot_be_followed_is_a_400_with_the_reason(
 ) -> None:
     for _ in range(2):  # the second time out of the cache
         assert said in refused(ask(toy, following(schema), max_tokens=1))
+
+
+@pytest.mark.parametrize("bound", ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"])
+def test_a_bound_that_the_library_would_move_outwards_is_refused(bound: str) -> None:
+    past = 2**53 + 1 if "inimum" in bound else 2**53 + 3  # as floats: one less, one more
+    for schema in (
+        {"type": "integer", bound: past},
+        {"anyOf": [{"items": {"type": "integer", bound: past}}]},
+    ):
+        with pytest.raises(ApiError, match="cannot be followed"):
+            json_rule(schema, "x")
+    for good in (2**53, -(2**53), 2**63 - 1, 7, True):
+        assert json_rule({"properties": {bound: {"type": "integer", bound: good}}}, "x")
+    assert json_rule({"const": {bound: past}}, "x")
 
 
 def test_a_chain_of_references_ends_in_an_answer_or_a_400_and_never_the_server(toy: Toy) -> None:
