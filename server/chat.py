@@ -80,6 +80,8 @@ def render(
     elif not served.dialect.tools and any(message.tool_calls for message in messages):
         raise invalid("this model's chat template has no tools, so it cannot show tool_calls", "messages")
     given = asked.chat_template_kwargs or {}
+    for name in sorted({"messages", "tools", "add_generation_prompt"} & given.keys()):
+        raise invalid(f"chat_template_kwargs: {name} is not to be given here", "chat_template_kwargs")
     for name in ("enable_thinking", "thinking"):
         # Any text is true to a template, "false" as well.
         if not isinstance(given.get(name, False), bool):

@@ -125,6 +125,16 @@ def test_a_template_that_closed_the_thinking_gives_content_only() -> None:
         assert found["content"] == "<think>content"
 
 
+@pytest.mark.parametrize("name", ["messages", "tools", "add_generation_prompt"])
+def test_the_template_takes_no_conversation_out_of_its_variables(toy: Toy, name: str) -> None:
+    body = {"model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    answer = httpx.post(
+        f"{toy.url}/v1/chat/completions", json={**body, "chat_template_kwargs": {name: False}}, timeout=60
+    )
+    assert answer.status_code == 400
+    assert name in answer.json()["error"]["message"]
+
+
 def test_enable_thinking_is_a_boolean(toy: Toy) -> None:
     body = {"model": "toy", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
     for value, status in ((False, 200), (True, 200), ("false", 400), (0, 400), (None, 400)):
