@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,8 @@ def test_a_signal_ends_it_with_its_children_and_exit_6(bare: Tiny, tmp_path: Pat
         env=bare.environment() | {"PATH": slow_uv(tmp_path / "slow", flag)},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        # A shell that starts the tests in the background has told them to ignore it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     installer = int(wait_until(flag))
     child.send_signal(number)

@@ -75,6 +75,7 @@ class ToyEngine:
         self.gate.set()
         self.stepping = threading.Event()
         self.breaks = False
+        self.breaks_at: int | None = None  # the number of the step that fails, from 1
         self.batches: list[list[Chunk]] = []
         self._written: dict[int, list[int]] = {slot: [] for slot in range(slots)}
 
@@ -86,7 +87,7 @@ class ToyEngine:
         self.stepping.set()
         self.gate.wait(30)
         self.batches.append(list(chunks))
-        if self.breaks:
+        if self.breaks or len(self.batches) == self.breaks_at:
             self.breaks = False
             raise EngineError("the toy was told to break")
         assert len({chunk.slot for chunk in chunks}) == len(chunks), "a slot twice in a batch"
