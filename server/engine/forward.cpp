@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kHeadPanels = 4;  // panels of the output head in a unit
 constexpr int kOutputPanels = 1;
-constexpr int kOwnPartials = 96;  // partial results that every thread folds for itself rather than in a phase
+constexpr int kOwnPartials = 48;  // partial results that every thread folds for itself rather than in a phase
 
 }  // namespace
 
@@ -135,7 +135,7 @@ class Forward::Worker {
 
   void attend(int layer) {
     member_.phase(static_cast<int>(plan_.units.size()),
-                  [&](int index) { attend_unit(layer, plan_.units[static_cast<size_t>(index)]); });
+                  [&](int index) { attend_unit(layer, index); });
   }
 
   // Where the prefill form puts the attention of one query head.
@@ -143,7 +143,16 @@ class Forward::Worker {
     return buffers_.input.values(row, config_.q_width()) + head * config_.head_dim;
   }
 
-  void attend_unit(int layer, const AttentionUnit& unit) {
+  // What a unit of the decode form reads, or nullptr for the others.
+  const uint8_t* read_by(int layer, size_t index) const {
+    if (index >= plan_.units.size() || plan_.units[index].block < 0) return nullptr;
+    const AttentionUnit& unit = plan_.units[index];
+    uint8_t* const* table = cache_.table(pass_.segments[static_cast<size_t>(unit.segment)].slot);
+    return table[unit.block] + cache_.offset(layer, unit.kv_head);
+  }
+
+  void attend_unit(int layer, int index) {
+    const AttentionUnit& unit = plan_.units[static_cast<size_t>(index)];
     const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
     int visible[kMostQueries];
     float* outputs[kMostQueries];
@@ -158,8 +167,8 @@ class Forward::Worker {
     }
     const Queries queries{scratch_.queries, visible, count, config_.head_dim, cache_.type()};
     uint8_t* const* table = cache_.table(pass_.segments[static_cast<size_t>(unit.segment)].slot);
-    const size_t offset = cache_.offset(layer, unit.kv_head);
     if (unit.block < 0) {
+      const size_t offset = cache_.offset(layer, unit.kv_head);
       scratch_.blocks.clear();
       for (int first = 0; first < visible[count - 1]; first += kPositionBlock) {
         scratch_.blocks.push_back(table[first / kPositionBlock] + offset);
@@ -169,16 +178,18 @@ class Forward::Worker {
     }
     const size_t stride = static_cast<size_t>(buffers_.blocks) * partial_floats(config_.head_dim);
     const int decode_row = plan_.decode_row[static_cast<size_t>(unit.row)];
-    ops_.attention_decode(queries, table[unit.block] + offset, unit.block * kPositionBlock,
+    const size_t at = static_cast<size_t>(index);
+    ops_.attention_decode(queries, read_by(layer, at), read_by(layer, at + 1), unit.block * kPositionBlock,
                           buffers_.partial(config_, decode_row, unit.head, unit.block), stride);
   }
 
-  // The whole attention of a row, folded from partial results where it decodes, to out[q_width].
-  void fold(int row, float* out) {
+  // The whole attention of some heads of a row, folded from partial results where it decodes, to their places
+  // in out[q_width].
+  void fold(int row, int first, int heads, float* out) {
     const int decode_row = plan_.decode_row[static_cast<size_t>(row)];
     if (decode_row < 0) return;  // the prefill form has written it
     const int blocks = plan_.position(row) / kPositionBlock + 1;
-    for (int head = 0; head < config_.heads; ++head) {
+    for (int head = first; head < first + heads; ++head) {
       ops_.attention_fold(buffers_.partial(config_, decode_row, head, 0), blocks, config_.head_dim,
                           out + head * config_.head_dim);
     }
@@ -187,13 +198,18 @@ class Forward::Worker {
   void add_attended(const Layer& layer) {
     const int width = config_.q_width();
     const bool folded = plan_.rows <= kOwnRows && plan_.partials > kOwnPartials;
-    if (folded) member_.phase(plan_.rows, [&](int row) { fold(row, attended(row, 0)); });
+    if (folded) {
+      member_.phase(plan_.rows * config_.heads, [&](int unit) {
+        const int row = unit / config_.heads;
+        fold(row, unit % config_.heads, 1, attended(row, 0));
+      });
+    }
     const auto prepare = [&](const ActivationBuffer& buffer, int row) {
       float* x = buffer.values(row, width);
       if (folded || plan_.decode_row[static_cast<size_t>(row)] < 0) {
         if (x != attended(row, 0)) std::copy_n(attended(row, 0), width, x);
       } else {
-        fold(row, x);
+        fold(row, 0, config_.heads, x);
       }
       quantise(buffer, row, x, width, few(width));
     };

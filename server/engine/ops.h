@@ -123,8 +123,9 @@ struct Ops {
   void (*kv_write)(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block);
 
   // Partial attention of the queries over the block whose first position is `first`; partial i at
-  // partials + i * stride.
-  void (*attention_decode)(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride);
+  // partials + i * stride. `next` is the block that this thread will likely read next, or nullptr.
+  void (*attention_decode)(const Queries& queries, const uint8_t* block, const uint8_t* next, int first,
+                           float* partials, size_t stride);
 
   // Folds `count` consecutive partials, in order, and writes the normalised values to out[head_dim].
   void (*attention_fold)(const float* partials, int count, int head_dim, float* out);

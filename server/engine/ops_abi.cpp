@@ -138,7 +138,7 @@ int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const fl
       const Queries query{q + static_cast<size_t>(i) * width, visible + i, 1, head_dim, kind};
       for (int block = 0; block < seen; ++block) {
         float* partial = partials.data() + static_cast<size_t>(block) * partial_floats(head_dim);
-        ops.attention_decode(query, blocks[static_cast<size_t>(block)], block * kPositionBlock, partial,
+        ops.attention_decode(query, blocks[static_cast<size_t>(block)], nullptr, block * kPositionBlock, partial,
                              partial_floats(head_dim));
       }
       ops.attention_fold(partials.data(), seen, head_dim, out + static_cast<size_t>(i) * width);

@@ -65,8 +65,8 @@ inline void outer_product(const LoadA& load_a, const LoadB& load_b, typename Lan
   }
 }
 
-// Scores of kGroups groups of Lanes::width positions. Meanwhile the keys of the
-// groups after the next and the values of these positions are fetched.
+// Scores of kGroups groups of Lanes::width positions. Meanwhile the values of
+// these positions are fetched.
 template <typename Lanes, int kQueries, int kGroups, typename Item>
 void scores_tile(const float* q, int head_dim, const Item* keys, const Item* values, const float* key_scale,
                  float* scores) {
@@ -78,7 +78,6 @@ void scores_tile(const float* q, int head_dim, const Item* keys, const Item* val
   constexpr int kStride = 64 / static_cast<int>(kItems * sizeof(Item)) > 1 ? 2 : 1;  // dimensions a cache line holds
   for (int d = 0; d < head_dim; ++d) {
     if (d % kStride == 0) {
-      _mm_prefetch(reinterpret_cast<const char*>(keys + (2 * head_dim + d) * kItems), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(values + d * kItems), _MM_HINT_T0);
     }
     outer_product<Lanes, kQueries, kGroups>(
@@ -94,14 +93,21 @@ void scores_tile(const float* q, int head_dim, const Item* keys, const Item* val
   }
 }
 
-// Weighted values of kVectors * Lanes::width dimensions over `count` positions.
+// Weighted values of kVectors * Lanes::width dimensions over `count` positions. Meanwhile as many positions'
+// keys of the block at `next`, unless nullptr, are fetched.
 template <typename Lanes, int kQueries, int kVectors, typename Item>
-void values_tile(const float* weights, int count, const Item* values, int head_dim, float* out) {
+void values_tile(const float* weights, int count, const Item* values, int head_dim, const Item* next, float* out) {
   typename Lanes::Float total[kQueries][kVectors];
   for (auto& row : total) {
     for (auto& sum : row) sum = Lanes::zero();
   }
+  constexpr int kLine = 64 / static_cast<int>(sizeof(Item));
   for (int position = 0; position < count; ++position) {
+    if (next != nullptr) {
+      for (int d = 0; d < head_dim; d += kLine) {
+        _mm_prefetch(reinterpret_cast<const char*>(next + position * head_dim + d), _MM_HINT_T0);
+      }
+    }
     outer_product<Lanes, kQueries, kVectors>(
         [&](int i) { return Lanes::all(weights + i * kPositionBlock + position); },
         [&](int v) { return Lanes::load(values + position * head_dim + Lanes::width * v); }, total);
@@ -138,7 +144,7 @@ inline void softmax_block(float* scores, int visible, int count, const float* va
 }
 
 template <typename Lanes, int kQueries, typename Item>
-void attend_tile(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
+void attend_tile(const Queries& queries, const uint8_t* block, const uint8_t* next, int first, BlockState& state) {
   constexpr int kGroups = Lanes::template groups<kQueries>();
   const int head_dim = queries.head_dim;
   const BlockView<Item> view(block, head_dim);
@@ -159,27 +165,30 @@ void attend_tile(const Queries& queries, const uint8_t* block, int first, BlockS
                          &state.largest[i], &state.sum[i]);
   }
   constexpr int kDimensions = kGroups * Lanes::width;
+  const Item* ahead = reinterpret_cast<const Item*>(next);  // its keys come first
   int d = 0;
-  for (; d + kDimensions <= head_dim; d += kDimensions) {
-    values_tile<Lanes, kQueries, kGroups>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
+  for (; d + kDimensions <= head_dim; d += kDimensions, ahead = nullptr) {
+    values_tile<Lanes, kQueries, kGroups>(scores, seen, view.values + d, head_dim, ahead, state.weighted[0] + d);
   }
-  for (; d < head_dim; d += 8) {
-    values_tile<Lanes8, kQueries, 1>(scores, seen, view.values + d, head_dim, state.weighted[0] + d);
+  for (; d < head_dim; d += 8, ahead = nullptr) {
+    values_tile<Lanes8, kQueries, 1>(scores, seen, view.values + d, head_dim, ahead, state.weighted[0] + d);
   }
 }
 
 template <typename Lanes, typename Item, int kQueries = Lanes::most_queries>
-inline void attend_items(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
+inline void attend_items(const Queries& queries, const uint8_t* block, const uint8_t* next, int first,
+                         BlockState& state) {
   if constexpr (kQueries > 1) {
-    if (queries.count < kQueries) return attend_items<Lanes, Item, kQueries - 1>(queries, block, first, state);
+    if (queries.count < kQueries) return attend_items<Lanes, Item, kQueries - 1>(queries, block, next, first, state);
   }
-  attend_tile<Lanes, kQueries, Item>(queries, block, first, state);
+  attend_tile<Lanes, kQueries, Item>(queries, block, next, first, state);
 }
 
 template <typename Lanes>
-inline void attend_block(const Queries& queries, const uint8_t* block, int first, BlockState& state) {
-  if (queries.type == KvType::f16) return attend_items<Lanes, uint16_t>(queries, block, first, state);
-  attend_items<Lanes, int8_t>(queries, block, first, state);
+inline void attend_block(const Queries& queries, const uint8_t* block, const uint8_t* next, int first,
+                         BlockState& state) {
+  if (queries.type == KvType::f16) return attend_items<Lanes, uint16_t>(queries, block, next, first, state);
+  attend_items<Lanes, int8_t>(queries, block, next, first, state);
 }
 
 // Adds a later block's state to a running one.
@@ -207,9 +216,10 @@ inline void normalise(const float* weighted, float sum, int head_dim, float* out
 
 // One block's partial results (ops.h: attention_decode).
 template <typename Lanes>
-inline void attend_partials(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
+inline void attend_partials(const Queries& queries, const uint8_t* block, const uint8_t* next, int first,
+                            float* partials, size_t stride) {
   BlockState state;
-  attend_block<Lanes>(queries, block, first, state);
+  attend_block<Lanes>(queries, block, next, first, state);
   const size_t width = static_cast<size_t>(queries.head_dim);
   for (int i = 0; i < queries.count; ++i) {
     float* out = partials + static_cast<size_t>(i) * stride;
@@ -223,12 +233,12 @@ inline void attend_partials(const Queries& queries, const uint8_t* block, int fi
 template <typename Lanes>
 inline void attend_whole(const Queries& queries, const uint8_t* const* blocks, float* const* outputs) {
   BlockState running;
-  attend_block<Lanes>(queries, blocks[0], 0, running);
+  attend_block<Lanes>(queries, blocks[0], nullptr, 0, running);
   int last = 0;
   for (int i = 0; i < queries.count; ++i) last = queries.visible[i] > last ? queries.visible[i] : last;
   BlockState next;
   for (int first = kPositionBlock; first < last; first += kPositionBlock) {
-    attend_block<Lanes>(queries, blocks[first / kPositionBlock], first, next);
+    attend_block<Lanes>(queries, blocks[first / kPositionBlock], nullptr, first, next);
     for (int i = 0; i < queries.count; ++i) {
       if (queries.visible[i] <= first) continue;  // this query sees nothing of the block
       fold(running.weighted[i], running.largest[i], running.sum[i], next.weighted[i], next.largest[i], next.sum[i],

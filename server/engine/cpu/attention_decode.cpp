@@ -4,8 +4,9 @@
 
 namespace assay::cpu {
 
-void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
-  attend_partials<Lanes8>(queries, block, first, partials, stride);
+void attention_decode(const Queries& queries, const uint8_t* block, const uint8_t* next, int first, float* partials,
+                      size_t stride) {
+  attend_partials<Lanes8>(queries, block, next, first, partials, stride);
 }
 
 void attention_fold(const float* partials, int count, int head_dim, float* out) {

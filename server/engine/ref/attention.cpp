@@ -87,7 +87,8 @@ void normalise(const State& state, int head_dim, float* out) {
 
 }  // namespace
 
-void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
+void attention_decode(const Queries& queries, const uint8_t* block, const uint8_t*, int first, float* partials,
+                      size_t stride) {
   for (int i = 0; i < queries.count; ++i) {
     const State state = block_state(queries.q + i * queries.head_dim, queries, block, first, queries.visible[i]);
     float* out = partials + static_cast<size_t>(i) * stride;

@@ -12,8 +12,9 @@ void kv_write(const float* key, const float* value, int head_dim, KvType type, i
   write_position<kKeyLane>(key, value, head_dim, type, position, block);
 }
 
-void attention_decode(const Queries& queries, const uint8_t* block, int first, float* partials, size_t stride) {
-  attend_partials<Lanes16>(queries, block, first, partials, stride);
+void attention_decode(const Queries& queries, const uint8_t* block, const uint8_t* next, int first, float* partials,
+                      size_t stride) {
+  attend_partials<Lanes16>(queries, block, next, first, partials, stride);
 }
 
 void attention_prefill(const Queries& queries, const uint8_t* const* blocks, float* const* outputs) {
