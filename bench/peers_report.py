@@ -189,7 +189,7 @@ class Report:
         return 0 if all(each.met for each in self.verdicts) else 4
 
     def as_json(self) -> dict[str, Any]:
-        """Everything; `decode` and `prefill` are ratios over llama.cpp, `roof` the share, with 2 threads."""
+        """Everything; `decode` and `prefill` are ratios over llama.cpp with 2 threads, `roof` one thread's share."""
 
         def ratios(kind: str, lengths: tuple[int, ...], peer: str, threads: int) -> dict[str, float | None]:
             return {str(length): self.ratio(kind, length, threads, peer) for length in lengths}
@@ -198,8 +198,8 @@ class Report:
         return {
             "decode": ratios("decode", contexts, LLAMA, LEAD_THREADS),
             "prefill": ratios("prefill", prompts, LLAMA, LEAD_THREADS),
-            "roof": self.roof_share(0, LEAD_THREADS),
-            "roof_1": self.roof_share(0, 1),
+            "roof": self.roof_share(0, 1),
+            "roof_2": self.roof_share(0, LEAD_THREADS),
             "peak": {str(prompt): self.peak_share(prompt, LEAD_THREADS) for prompt in prompts},
             "ik": {
                 "decode": ratios("decode", contexts, IK, LEAD_THREADS),
