@@ -189,7 +189,7 @@ class Report:
         return 0 if all(each.met for each in self.verdicts) else 4
 
     def as_json(self) -> dict[str, Any]:
-        """Everything; `decode` and `prefill` are ratios over llama.cpp with 2 threads, `roof` one thread's share."""
+        """Everything; ratios are over llama.cpp (2 threads), `roof` is one thread's share."""
 
         def ratios(kind: str, lengths: tuple[int, ...], peer: str, threads: int) -> dict[str, float | None]:
             return {str(length): self.ratio(kind, length, threads, peer) for length in lengths}
