@@ -18,6 +18,8 @@ from server.engine import Chunk, Engine, EngineError
 from tests.server.cuda.conftest import ISA
 from tests.server.engine.operations import DECODE, PREFILL, Operations
 
+pytestmark = pytest.mark.slow
+
 CUDA = SOURCES / "cuda"
 DEFECTS = {
     "removed_barrier": "is read before it is written",

@@ -19,6 +19,8 @@ from tests.server.engine import test_engine_model as golden
 from tests.server.engine import test_engine_step as steps
 from tests.server.engine.tiny import TinyModel
 
+pytestmark = pytest.mark.slow
+
 Engine = partial(AnyEngine, device="cuda-emulated")
 
 # The rules of a step are the same for every device, and so are their tests.

@@ -13,6 +13,8 @@ from tests.server.cuda.conftest import ISA
 from tests.server.engine import test_engine_operations as golden
 from tests.server.engine.operations import DECODE, F16, INT8, PREFILL, Floats, Operations
 
+pytestmark = pytest.mark.slow
+
 globals().update({name: test for name, test in vars(golden).items() if name.startswith("test_")})
 
 

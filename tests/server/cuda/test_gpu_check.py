@@ -16,6 +16,8 @@ from server.engine import Chunk, Engine
 from server.random_model import RandomModel
 from tests.server.engine import test_engine_model as golden
 
+pytestmark = pytest.mark.slow
+
 COMMAND = Path(gpu_check.__file__).with_name("gpu-check")
 
 

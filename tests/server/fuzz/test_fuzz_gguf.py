@@ -20,6 +20,8 @@ from tests.server.engine.tiny import TinyModel
 from tests.server.fuzz.header import U8, Entry, Header, edited, parse
 from tests.server.fuzz.opening import BAD_FILE, OK, Opener
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 2
 
 

@@ -21,6 +21,8 @@ from server.openapi import OpenApi, document
 from server.response import ChatChunk, Refusal, TextCompletion
 from tests.server.http.running import Toy, toy_server, wait_for
 
+pytestmark = pytest.mark.slow
+
 KEY = "a-key-of-the-fuzz"
 HEADERS = {"authorization": f"Bearer {KEY}"}
 # What a schema cannot say (limits on combinations, on bytes, on what a template takes) is a documented 400: a

@@ -16,6 +16,8 @@ from server.template import ChatTemplate
 from tests.server.fuzz.header import ARRAY, F32, NAMES, STRING, Entry, Header, array, edited, text
 from tests.server.fuzz.spoken import entry, spoken
 
+pytestmark = pytest.mark.slow
+
 WHOLE = spoken()
 IDS = st.one_of(st.integers(0, 300), st.sampled_from([2**31 - 1, 2**32 - 1]))
 TOKENS = [f"t{number}" for number in range(259)]

@@ -14,6 +14,8 @@ from tests.server.engine.conftest import backends
 from tests.server.engine.tiny import TinyModel
 from tests.server.fuzz.opening import OPTIONS, Opener, build_driver
 
+pytestmark = pytest.mark.slow
+
 ENGINE_TESTS = Path(__file__).parents[1] / "engine"
 
 

@@ -126,6 +126,7 @@ def test_two_hundred_connections_are_all_answered_and_all_returned() -> None:
         wait_for(lambda: open_files() <= before + 2)
 
 
+@pytest.mark.slow
 def test_two_hundred_clients_that_vanish_leave_nothing_behind() -> None:
     with toy_server(slots=4, context=65_536) as toy:
         assert words(toy, "warm")
@@ -216,6 +217,7 @@ def test_a_jumping_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             assert words(toy, "steady")
 
 
+@pytest.mark.slow
 def test_a_crowd_with_faults_among_it_gets_its_own_answers() -> None:
     """Sixty clients in turn, some reset, some slow, some refused: every whole answer is the asker's."""
     with toy_server(slots=4, context=4096, limits=Limits(waiting=20)) as toy:
