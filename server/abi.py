@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from server.build import EngineError
+from server.build import EngineArgumentError, EngineError
 
 _VERSION = 2
+_BAD_ARGUMENT = 3
 _MESSAGE_BYTES = 1024
 
 Handle = ctypes.c_void_p
@@ -203,5 +204,7 @@ def load(path: Path) -> Library:
 
 
 def _raise_unless_ok(status: int, message: bytes) -> None:
+    if status == _BAD_ARGUMENT:
+        raise EngineArgumentError(message.decode(errors="replace"))
     if status != 0:
         raise EngineError(message.decode(errors="replace"))

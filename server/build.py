@@ -67,6 +67,10 @@ class EngineError(RuntimeError):
     """The engine cannot be built, cannot load a model, or refused a request; says what and why."""
 
 
+class EngineArgumentError(EngineError):
+    """What was asked for is outside what the engine or the model takes."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """A way to compile the sources: the served library, or one that a sanitizer watches."""

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from server import abi
-from server.build import EngineBuild, EngineError, ensure_built
+from server.build import EngineArgumentError, EngineBuild, EngineError, ensure_built
 from server.build_cuda import ensure_built_cuda, ensure_built_emulated
 
-__all__ = ["Chunk", "Engine", "EngineBuild", "EngineError", "StepResult"]
+__all__ = ["Chunk", "Engine", "EngineArgumentError", "EngineBuild", "EngineError", "StepResult"]
 
 # What computes, and how its library is made; the emulated one is for tests.
 _DEVICES: dict[str, Callable[[], EngineBuild]] = {
@@ -196,7 +196,7 @@ def _rows(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
 def _int32(what: str, value: int) -> int:
     """Returns a number that the C side can hold; of a larger one ctypes would keep the low bits."""
     if not -(2**31) <= value < 2**31:
-        raise EngineError(f"{what}: {value} is no 32-bit number")
+        raise EngineArgumentError(f"{what}: {value} is no 32-bit number")
     return value
 
 

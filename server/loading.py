@@ -13,7 +13,7 @@ from typing import Literal
 
 from server import identity
 from server.dialect import Dialect
-from server.engine import Engine, EngineError
+from server.engine import Engine, EngineArgumentError, EngineError
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.grammar import GrammarCompiler
 from server.metrics import Metrics
@@ -105,6 +105,10 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 kv=options.kv,
                 device=options.device,
             )
+        except EngineArgumentError as error:
+            raise StartError(
+                "the engine cannot be started as asked", str(error), "assay serve --help"
+            ) from error
         except EngineError as error:
             raise StartError(
                 f"the engine cannot load {options.path}",
