@@ -20,7 +20,10 @@ from pathlib import Path
 from assay.setup import tool
 
 ROOT = Path(__file__).parents[1]
-CODE = ("__init__", "bootstrap", "cli", "console", "digest", "errors", "files", "names", "paths", "process")
+CODE = (
+    *("__init__", "bootstrap", "cli", "console", "digest", "errors", "files", "names", "paths", "pinset"),
+    "process",
+)
 VERBS = ("__init__", "setup", "model")
 
 PYPROJECT = """\
@@ -155,7 +158,7 @@ def make(root: Path) -> Tiny:
         shutil.copy(ROOT / f"eval/assay/{name}.py", checkout / f"eval/assay/{name}.py")
     for name in VERBS:
         shutil.copy(ROOT / f"eval/assay/verbs/{name}.py", checkout / f"eval/assay/verbs/{name}.py")
-    for directory in ("eval/assay/setup", "eval/assay/models", "eval/scripts"):
+    for directory in ("eval/assay/setup", "eval/assay/models", "eval/assay/sources", "eval/scripts"):
         shutil.copytree(ROOT / directory, checkout / directory, ignore=shutil.ignore_patterns("__pycache__"))
     (checkout / "pyproject.toml").write_text(PYPROJECT)
     (checkout / "backend.py").write_text(BACKEND)

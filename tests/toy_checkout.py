@@ -108,9 +108,11 @@ source = "some bytes"
 EVALUATOR = """\
 name = "toy"
 version = "1.0"
+python = ">=3.11,<3.14"
 dialect = "vf-eval"
 command = "vf-eval"
 tasksets = ["toy_tasks"]
+key_variable = "ASSAY_API_KEY"
 
 [environment]
 PYTHONDONTWRITEBYTECODE = "1"

@@ -233,9 +233,9 @@ def main(words: Sequence[str]) -> int:
         The exit code, when the verb was run here or no Python was found; else another program takes over.
     """
     if LOWEST <= tuple(sys.version_info[:2]) <= HIGHEST:
-        from assay.setup.start import start
+        from assay import cli
 
-        return start(words)
+        return cli.guard(words, lambda: begin(words))
     from assay.console import complain
 
     try:
@@ -244,6 +244,16 @@ def main(words: Sequence[str]) -> int:
         complain(error)
         return error.exit_code
     return os.execv(interpreter.path, [interpreter.path, "-I", "-S", str(Path(__file__).resolve()), *words])
+
+
+def begin(words: Sequence[str]) -> int:
+    """Put the pin set in force, then start the verb; what that imports depends on the set."""
+    from assay import pinset
+
+    left = pinset.choose(words)
+    from assay.setup.start import start
+
+    return start(left)
 
 
 if __name__ == "__main__":

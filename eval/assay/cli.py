@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from assay import __version__
+from assay import __version__, pinset
 from assay.console import complain
 from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
 from assay.files import disk_full
@@ -64,6 +64,8 @@ def shared() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print one JSON object as the last line of stdout"
     )
     parent.add_argument("--verbose", action="store_true", help="log more, and show a traceback with an error")
+    # Taken out of the words by `pinset.choose` before any verb is imported; here for --help alone.
+    parent.add_argument("--pins", metavar="DIR", help="use another pin set (or ASSAY_PINS)")
     return parent
 
 
@@ -78,8 +80,7 @@ def answer(value: Mapping[str, object]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its documented exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    verb = next((word for word in words if not word.startswith("-")), None)
-    return guard(words, lambda: _run(verb, words))
+    return guard(words, lambda: _run(pinset.choose(words)))
 
 
 def guard(words: Sequence[str], action: Callable[[], int]) -> int:
@@ -109,7 +110,8 @@ def guard(words: Sequence[str], action: Callable[[], int]) -> int:
         return 0
 
 
-def _run(verb: str | None, words: Sequence[str]) -> int:
+def _run(words: Sequence[str]) -> int:
+    verb = next((word for word in words if not word.startswith("-")), None)
     arguments = parser(verb).parse_args(words)
     logging.basicConfig(
         stream=sys.stderr,

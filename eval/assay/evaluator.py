@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from assay import pinset, sources
 from assay.errors import ConfigurationError
-from assay.paths import EVALUATORS, relative
-from assay.profile import describe, read_toml
+from assay.paths import relative
+from assay.profile import SEGMENT, describe, read_toml
+
+Dialect = Literal["vf-eval", "eval", "vf-eval-v0"]
+SNAPSHOT = "{snapshot}"
 
 
-class DockerLimits(BaseModel):
+class Table(BaseModel):
+    """A table of `evaluator.toml`: its keys are exactly these."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DockerLimits(Table):
     """The limits of each container.
 
     Attributes:
@@ -25,53 +35,173 @@ class DockerLimits(BaseModel):
         memory: Gigabytes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     workdir: str
     cpu: float = Field(gt=0)
     memory: float = Field(gt=0)
 
 
-class Evaluator(BaseModel):
-    """The whole of `evaluator.toml`, as far as driving it needs.
+class Editable(Table):
+    """A package that is installed editable from a pinned source, without build isolation.
+
+    Attributes:
+        name: The distribution.
+        version: What its built metadata must say.
+        source: Name in `prime-envs.lock`.
+        path: Its folder in that source; "." for the whole.
+        requires: What its built metadata must require, in any order, markers included.
+    """
+
+    name: str = Field(pattern=SEGMENT)
+    version: str
+    source: str = Field(pattern=SEGMENT)
+    path: str = Field(pattern=r"^(\.|\w[\w.-]*(/\w[\w.-]*)*)$")
+    requires: tuple[str, ...]
+
+
+class Route(Table):
+    """How a taskset finds its pinned data; `{snapshot}` in a value is the verified directory.
+
+    Attributes:
+        taskset: The taskset's id; "-" and "_" are one.
+        data: Name in `datasets.lock`.
+        set: Dotted keys of the native configuration and the values a run's overrides give them.
+        link: A relative path in a fresh working directory that becomes a link to the snapshot.
+        environment: Variables of the native command.
+        hub: Whether the owned hub cache becomes HF_HUB_CACHE.
+    """
+
+    taskset: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    data: str = Field(pattern=SEGMENT)
+    set: Mapping[str, str] = {}
+    link: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*(/[A-Za-z0-9][\w.-]*)+$")
+    environment: Mapping[str, str] = {}
+    hub: bool = False
+
+    @model_validator(mode="after")
+    def _reaches(self) -> Self:
+        if not (self.set or self.link or self.environment or self.hub):
+            raise ValueError(f"the route of {self.taskset} leads nowhere: set, link, environment or hub")
+        return self
+
+
+class Program(Table):
+    """A PEP 723 program that a harness starts inside the sandbox.
+
+    Attributes:
+        name: Its pins are `runtime/<name>.pins`.
+        object: Where the evaluator's environment has its source: `module:attribute`; or else
+        file: where a pinned source has it: `source:path`.
+        sha256: Digest of the source's UTF-8 bytes; read from `prime-envs.lock` when not given here.
+        harnesses: Who starts it.
+    """
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    object: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$")
+    file: str | None = Field(default=None, pattern=r"^[a-z0-9-]+:\w[\w.-]*(/\w[\w.-]*)*$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    harnesses: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.object is None) == (self.file is None):
+            raise ValueError(f"program {self.name}: give either object or file")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where its source is, as the file says it."""
+        return self.object or str(self.file)
+
+
+class Evaluator(Table):
+    """The whole of `evaluator.toml`.
 
     Attributes:
         name: Its folder's name.
         version: Of the evaluator.
-        dialect: How its command is spoken to, and what its records mean.
+        python: Which Pythons its environment may have: ">=3.11,<3.14" or "==3.12.*".
+        dialect: How its command is spoken to, and what its records mean: "vf-eval" is Verifiers 0.4, "eval"
+            is 0.3, "vf-eval-v0" is 0.1.
         command: In the environment's bin.
         tasksets: Folders in `eval/tasksets/` that are installed editable.
+        sources: Names in `prime-envs.lock` of what must be checked out.
+        key_variable: The variable in which the native command reads the endpoint's key.
         environment: Variables the native command gets.
         docker: Limits of each container.
+        editable: Packages installed from the sources.
+        route: How tasksets find their data.
+        program: What the harnesses start in the sandbox.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    name: str
+    name: str = Field(pattern=SEGMENT)
     version: str
-    dialect: Literal["vf-eval"]
+    python: str
+    dialect: Dialect
     command: str
-    tasksets: tuple[str, ...]
+    tasksets: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    key_variable: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
     environment: Mapping[str, str]
     docker: DockerLimits
+    editable: tuple[Editable, ...] = ()
+    route: tuple[Route, ...] = ()
+    program: tuple[Program, ...] = ()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for item in self.editable:
+            if item.source not in self.sources:
+                raise ValueError(f"{item.name} comes from {item.source!r}, which is not among the sources")
+        for program in self.program:
+            if program.file is not None and program.file.partition(":")[0] not in self.sources:
+                raise ValueError(f"program {program.name} comes from {program.file!r}, which is in no source")
+        tasksets = [same(item.taskset) for item in self.route]
+        if len(set(tasksets)) != len(tasksets):
+            raise ValueError("two routes have one taskset")
+        return self
 
     @property
     def home(self) -> Path:
         """Its folder."""
-        return EVALUATORS / self.name
+        return pinset.current().evaluator(self.name)
 
     @property
     def binaries(self) -> Path:
         """Where its environment's programs are."""
-        return self.home / ".venv" / "bin"
+        return pinset.current().environment(self.name) / "bin"
+
+    def route_of(self, taskset: str) -> Route | None:
+        """How that taskset finds its data; None when it needs none."""
+        return next((item for item in self.route if same(item.taskset) == same(taskset)), None)
+
+
+def same(taskset: str) -> str:
+    """A taskset's id with one spelling, since "-" and "_" name the same."""
+    return taskset.replace("_", "-")
 
 
 def load_evaluator(name: str) -> Evaluator:
     """The evaluator of that name; ConfigurationError when there is none or its file is not valid."""
-    path = EVALUATORS / name / "evaluator.toml"
+    path = pinset.current().evaluator(name) / "evaluator.toml"
+    found = read_toml(path)
     try:
-        return Evaluator.model_validate(read_toml(path))
-    except ValidationError as error:
+        if isinstance(found.get("program"), list):
+            found["program"] = [with_digest(name, table) for table in found["program"]]
+        evaluator = Evaluator.model_validate(found)
+        if evaluator.name != name:
+            raise ValueError(f"name is {evaluator.name!r}, and its folder is {name!r}")
+    except ValueError as error:
+        known = (Evaluator, Editable, Route, Program, DockerLimits)
+        reason = describe(error, *known) if isinstance(error, ValidationError) else str(error)
         raise ConfigurationError(
-            f"{relative(path)} is not valid", describe(error), f"edit {relative(path)}"
+            f"{relative(path)} is not valid", reason, f"edit {relative(path)}"
         ) from error
+    return evaluator
+
+
+def with_digest(evaluator: str, table: object) -> object:
+    """A `[[program]]` with its digest, from `prime-envs.lock` when it has none of its own."""
+    if not isinstance(table, dict) or "sha256" in table:
+        return table
+    digest = sources.load_lock().program(evaluator, str(table.get("name")))
+    return table if digest is None else {**table, "sha256": digest}

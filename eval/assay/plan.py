@@ -14,11 +14,11 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from assay import pinset
 from assay.digest import value_digest
 from assay.errors import ConfigurationError
 from assay.evaluator import DockerLimits, load_evaluator
 from assay.files import read_json
-from assay.paths import CONFIGS
 from assay.profile import SEGMENT, Profile, RuntimeKind, choose_entries, describe, merge, read_toml
 
 NAME = "resolved.json"
@@ -164,7 +164,7 @@ def make_plan(
     image: str | None,
     server: OtherServer | None,
     max_concurrent: int | None,
-    configs: Path = CONFIGS,
+    configs: Path | None = None,
 ) -> Plan:
     """Build the plan of a profile.
 
@@ -175,7 +175,7 @@ def make_plan(
         image: The sandbox image's id, for Docker.
         server: A server that is already there; None to start the profile's own.
         max_concurrent: Rollouts in flight; None for what the entry says.
-        configs: Where the launch files are.
+        configs: Where the launch files are; the pin set's when None.
 
     Raises:
         ConfigurationError: a launch file is missing or wrong, the entry is unknown, the runtime is not
@@ -183,6 +183,7 @@ def make_plan(
     """
     if runtime not in profile.runtimes:
         raise runtime_refused(profile, runtime)
+    configs = configs or pinset.current().configs
     entries = []
     for facts in choose_entries(profile, entry):
         paths = {

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from assay import pinset
 from assay.errors import ConfigurationError
 from assay.names import nearest
-from assay.paths import CONFIGS, relative
+from assay.paths import relative
 
 RuntimeKind = Literal["docker", "subprocess"]
 SEGMENT = r"^[a-z0-9][a-z0-9-]{0,63}$"
@@ -62,13 +63,16 @@ class Profile(BaseModel):
     entry: tuple[EntryFacts, ...] = Field(min_length=1)
 
 
-def load_profiles(configs: Path = CONFIGS) -> dict[str, Profile]:
+def load_profiles(configs: Path | None = None) -> dict[str, Profile]:
     """Every profile of `profiles.toml`, by name.
+
+    Args:
+        configs: Where it is; the pin set's when None.
 
     Raises:
         ConfigurationError: the file is missing, is not TOML, or has a field that does not belong.
     """
-    path = configs / "profiles.toml"
+    path = (configs or pinset.current().configs) / "profiles.toml"
     profiles = {}
     for name, facts in read_toml(path).items():
         try:
@@ -82,7 +86,7 @@ def load_profiles(configs: Path = CONFIGS) -> dict[str, Profile]:
     return profiles
 
 
-def find_profile(name: str, configs: Path = CONFIGS) -> Profile:
+def find_profile(name: str, configs: Path | None = None) -> Profile:
     """The profile of that name; ConfigurationError, with the nearest name, when there is none."""
     profiles = load_profiles(configs)
     if name not in profiles:

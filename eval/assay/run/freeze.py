@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay import models, sandbox, setup
+from assay import models, pinset, sandbox, setup
 from assay.digest import combined_digest, sha256_bytes, sha256_files, tree_digests
 from assay.errors import VerificationError
 from assay.evaluator import Evaluator
-from assay.paths import EVAL, EVALUATORS, ROOT, RUNTIME, TASKSETS, relative
+from assay.paths import EVAL, ROOT, RUNTIME, TASKSETS, relative
 from assay.plan import OwnServer, Plan
 
 LOCKS = ("build.lock", "requirements.lock", "models.lock")
@@ -22,9 +22,20 @@ EVALUATOR_FILES = ("evaluator.toml", "build.lock", "requirements.lock")
 
 def lock_files(evaluator: str) -> list[Path]:
     """The files that pin what runs: locks, the evaluator's description, the sandbox's recipe; sorted."""
-    named = [ROOT / name for name in LOCKS] + [EVALUATORS / evaluator / name for name in EVALUATOR_FILES]
-    recipe = [path for path in RUNTIME.iterdir() if path.is_file() and not path.name.startswith(".")]
-    return sorted([*named, *recipe])
+    pins = pinset.current()
+    named = [pins.file(name) for name in LOCKS]
+    named += [pins.evaluator(evaluator) / name for name in EVALUATOR_FILES]
+    folders = [RUNTIME, *([pins.directory] if pins.directory else [])]
+    recipe = {path.name for folder in folders for path in folder.iterdir() if is_recipe(folder, path)}
+    chosen = [pins.directory / "pins.toml"] if pins.directory else []
+    return sorted([*named, *chosen, *(pins.runtime_file(name) for name in recipe)])
+
+
+def is_recipe(folder: Path, path: Path) -> bool:
+    """Whether a file of `runtime/`, or of a pin set that replaces some of them, decides the sandbox."""
+    if folder == RUNTIME:
+        return path.is_file() and not path.name.startswith(".")
+    return path.is_file() and (path.name == "images.lock" or path.suffix == ".pins")
 
 
 def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:

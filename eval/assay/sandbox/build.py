@@ -18,13 +18,21 @@ from docker import DockerClient
 from assay.console import say, step
 from assay.digest import combined_digest, sha256_file
 from assay.errors import AssayError, PrerequisiteError, RunError
-from assay.paths import RUNTIME, owned_directory
+from assay.evaluator import Program
+from assay.paths import owned_directory
 from assay.sandbox import network
 from assay.sandbox.archive import Image, Layer, layer_from_export, make_image, write_archive
 from assay.sandbox.check import check
 from assay.sandbox.debian import Base, debian_base
 from assay.sandbox.engine import FAILURES, WORK_WITHIN_S, connect, require_engine
-from assay.sandbox.images import BaseKind, ImagesLock, Program, RegistryBase, load_images, load_programs
+from assay.sandbox.images import (
+    BaseKind,
+    ImagesLock,
+    RegistryBase,
+    load_images,
+    load_programs,
+    runtime_file,
+)
 from assay.sandbox.load import inspect, load_images_from
 from assay.sandbox.programs import export, lock
 from assay.sandbox.recipe import recipe
@@ -40,7 +48,7 @@ REGISTRY_WITHIN_S = 15
 AGAIN = "eval/scripts/sandbox"
 
 
-def build(base: BaseChoice = "auto", runtime: Path = RUNTIME) -> SandboxImage:
+def build(base: BaseChoice = "auto", runtime: Path | None = None) -> SandboxImage:
     """The sandbox image, built unless the one that is there is of this recipe.
 
     Args:
@@ -111,7 +119,7 @@ def assemble(
     base: Base,
     images: ImagesLock,
     programs: tuple[Program, ...],
-    runtime: Path,
+    runtime: Path | None,
     work: Path,
 ) -> SandboxImage:
     """Build on the base, flatten, load and record."""
@@ -165,18 +173,18 @@ def assemble(
 
 
 def make_context(
-    images: ImagesLock, kind: BaseKind, programs: tuple[Program, ...], runtime: Path, context: Path
+    images: ImagesLock, kind: BaseKind, programs: tuple[Program, ...], runtime: Path | None, context: Path
 ) -> dict[str, str]:
     """Put all that the Dockerfile copies into the context; returns each native lock's SHA-256 by program."""
     shutil.rmtree(context, ignore_errors=True)
     (context / "programs").mkdir(parents=True)
-    shutil.copyfile(runtime / "Dockerfile", context / "Dockerfile")
+    shutil.copyfile(runtime_file("Dockerfile", runtime), context / "Dockerfile")
     sources = export(programs)
     locks = {}
     for program in programs:
         path = lock(program, sources[program.name], context / "programs", runtime)
         locks[program.name] = sha256_file(path.with_name(path.name + ".lock"))
-        pins = runtime / f"{program.name}.pins"
+        pins = runtime_file(f"{program.name}.pins", runtime)
         cache = wheel_cache(pins, images.uv, images.base(kind).python_version)
         copy_cache(cache, context / "uv-cache")
     pinned_uv(images.uv, context)

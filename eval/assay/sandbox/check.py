@@ -8,7 +8,6 @@ from docker import DockerClient
 
 from assay.digest import combined_digest
 from assay.errors import PrerequisiteError, VerificationError
-from assay.paths import RUNTIME
 from assay.sandbox import network
 from assay.sandbox.engine import FAILURES, connect, require_engine
 from assay.sandbox.images import load_images, load_programs
@@ -19,7 +18,7 @@ from assay.sandbox.record import Record, SandboxImage, read_record
 AGAIN = "eval/scripts/sandbox"
 
 
-def check(runtime: Path = RUNTIME) -> SandboxImage:
+def check(runtime: Path | None = None) -> SandboxImage:
     """The recorded image, after everything recorded of it was found to hold.
 
     Args:

@@ -15,8 +15,8 @@ from assay.digest import combined_digest, sha256_file, tree_digests, value_diges
 from assay.errors import PrerequisiteError, VerificationError
 from assay.evaluator import load_evaluator
 from assay.files import read_json, write_json_atomic
-from assay.paths import RUNTIME, owned_directory, relative
-from assay.sandbox.images import EVALUATOR, load_images, load_programs
+from assay.paths import owned_directory, relative
+from assay.sandbox.images import EVALUATOR, load_images, load_programs, runtime_file
 from assay.sandbox.programs import export, lock
 from assay.sandbox.record import folder
 from assay.sandbox.turn import turn
@@ -27,7 +27,7 @@ SCRIPTS = Path(".cache/verifiers/runtimes/scripts")
 """Where Verifiers keeps programs on the host, below HOME."""
 
 
-def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME) -> dict[str, str]:
+def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path | None = None) -> dict[str, str]:
     """Give a run's private home what the host runtime needs.
 
     Args:
@@ -61,7 +61,7 @@ def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME
     if not cache.exists():
         pin, version = load_images(runtime).uv, python_version(evaluator)
         for program in load_programs(evaluator):
-            copy_cache(wheel_cache(runtime / f"{program.name}.pins", pin, version), cache)
+            copy_cache(wheel_cache(runtime_file(f"{program.name}.pins", runtime), pin, version), cache)
     return {
         "UV_CACHE_DIR": str(cache),
         "UV_PYTHON": str(load_evaluator(evaluator).binaries / "python"),
@@ -72,12 +72,15 @@ def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path = RUNTIME
     }
 
 
-def prepared(store: Path, evaluator: str, runtime: Path) -> Path:
+def prepared(store: Path, evaluator: str, runtime: Path | None) -> Path:
     """The store of programs and their locks, made anew for a new recipe; VerificationError if edited."""
     programs = load_programs(evaluator)
     parts = {
         **{f"program {program.name}": program.sha256 for program in programs},
-        **{f"{program.name}.pins": sha256_file(runtime / f"{program.name}.pins") for program in programs},
+        **{
+            f"{program.name}.pins": sha256_file(runtime_file(f"{program.name}.pins", runtime))
+            for program in programs
+        },
     }
     stamp = store / "stamp.json"
     if stamp.is_file():

@@ -8,9 +8,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from assay import pinset
 from assay.errors import ConfigurationError
-from assay.evaluator import load_evaluator
-from assay.paths import RUNTIME, relative
+from assay.evaluator import Program, load_evaluator
+from assay.paths import relative
 
 BaseKind = Literal["registry", "debian"]
 Digest = Field(pattern=r"^[0-9a-f]{64}$")
@@ -88,27 +89,9 @@ class ImagesLock(Frozen):
         return self.registry if kind == "registry" else self.debian
 
 
-class Program(BaseModel):
-    """A PEP 723 program that a harness starts inside the sandbox, as `evaluator.toml` pins it.
-
-    Attributes:
-        name: Its pins are `runtime/<name>.pins`.
-        object: Where the evaluator's environment has its source: `module:attribute`.
-        sha256: Digest of the source's UTF-8 bytes.
-        harnesses: Who starts it.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    object: str = Field(pattern=r"^[\w.]+:\w+$")
-    sha256: str = Digest
-    harnesses: tuple[str, ...]
-
-
-def load_images(runtime: Path = RUNTIME) -> ImagesLock:
+def load_images(runtime: Path | None = None) -> ImagesLock:
     """`images.lock`, or ConfigurationError when it is missing or not valid."""
-    path = runtime / "images.lock"
+    path = runtime_file("images.lock", runtime)
     try:
         return ImagesLock.model_validate(tomllib.loads(path.read_text("utf-8")))
     except (OSError, ValueError, ValidationError) as error:
@@ -117,9 +100,9 @@ def load_images(runtime: Path = RUNTIME) -> ImagesLock:
 
 def load_programs(evaluator: str = EVALUATOR) -> tuple[Program, ...]:
     """The programs that an `evaluator.toml` pins; ConfigurationError when they are not valid."""
-    path = load_evaluator(evaluator).home / "evaluator.toml"
-    try:
-        tables = tomllib.loads(path.read_text("utf-8")).get("program", [])
-        return tuple(Program.model_validate(table) for table in tables)
-    except (OSError, ValueError, ValidationError) as error:
-        raise ConfigurationError(f"{relative(path)} cannot be used", str(error), "git status") from error
+    return load_evaluator(evaluator).program
+
+
+def runtime_file(name: str, runtime: Path | None = None) -> Path:
+    """A file of `runtime/`: of the given folder, else as the pin set in force has it."""
+    return pinset.current().runtime_file(name) if runtime is None else runtime / name

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from assay.digest import sha256_bytes
 from assay.errors import PrerequisiteError, VerificationError
-from assay.evaluator import load_evaluator
-from assay.paths import RUNTIME, relative
-from assay.sandbox.images import EVALUATOR, Program
+from assay.evaluator import Program, load_evaluator
+from assay.paths import relative
+from assay.sandbox.images import EVALUATOR, runtime_file
 from assay.sandbox.uv import run_uv
+from assay.sources import load_lock
 
 EXPORT = """
 import importlib, json, sys
@@ -35,14 +36,35 @@ SHOWN_DIFFERENCES = 12
 
 
 def export(programs: Sequence[Program], evaluator: str = EVALUATOR) -> dict[str, str]:
-    """Each program's source by its name, as the evaluator's environment has it.
+    """Each program's source by its name, as the evaluator's environment or its pinned sources have it.
 
     Raises:
-        PrerequisiteError: the environment is missing or does not hold the object.
-        VerificationError: a source's digest is not the pinned one.
+        PrerequisiteError: the environment or a source is missing or does not hold the program.
+        VerificationError: a program's digest is not the pinned one.
     """
+    objects = [program.object for program in programs if program.object]
+    sources = objects_of(evaluator, objects) if objects else {}
+    sources |= {program.file: text_of(program.file) for program in programs if program.file}
+    verify_sources(programs, sources)
+    return {program.name: sources[program.place] for program in programs}
+
+
+def text_of(place: str) -> str:
+    """The text of a file in a pinned source, named as `source:path`."""
+    name, _, path = place.partition(":")
+    file = load_lock().source(name).path / path
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrerequisiteError(
+            f"the source {name} does not hold {path}", str(error), "eval/scripts/setup --check"
+        ) from error
+
+
+def objects_of(evaluator: str, objects: Sequence[str]) -> dict[str, str]:
+    """The values of `module:attribute` references in the evaluator's environment."""
     python = load_evaluator(evaluator).binaries / "python"
-    words: list[str | Path] = [python, "-c", EXPORT, *(program.object for program in programs)]
+    words: list[str | Path] = [python, "-c", EXPORT, *objects]
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONNOUSERSITE": "1"}
     try:
         done = subprocess.run(
@@ -58,24 +80,22 @@ def export(programs: Sequence[Program], evaluator: str = EVALUATOR) -> dict[str,
             done.stderr.strip().rpartition("\n")[2],
             "eval/scripts/setup",
         )
-    sources = json.loads(done.stdout)
-    verify_sources(programs, sources)
-    return {program.name: str(sources[program.object]) for program in programs}
+    return {str(name): str(text) for name, text in json.loads(done.stdout).items()}
 
 
 def verify_sources(programs: Sequence[Program], sources: Mapping[str, str]) -> None:
-    """VerificationError unless every source, by its object, has the pinned digest."""
+    """VerificationError unless every source, by its place, has the pinned digest."""
     for program in programs:
-        found = sha256_bytes(sources[program.object].encode("utf-8"))
+        found = sha256_bytes(sources[program.place].encode("utf-8"))
         if found != program.sha256:
             raise VerificationError(
-                f"the program {program.name} ({program.object}) is not the pinned one",
+                f"the program {program.name} ({program.place}) is not the pinned one",
                 f"its SHA-256 is {found}, pinned is {program.sha256}",
                 "eval/scripts/setup --check says whether the environment was changed",
             )
 
 
-def lock(program: Program, source: str, folder: Path, runtime: Path = RUNTIME) -> Path:
+def lock(program: Program, source: str, folder: Path, runtime: Path | None = None) -> Path:
     """Write the program as `<sha256>.py` into the folder and lock it natively, from the pins' versions.
 
     Args:
@@ -109,9 +129,9 @@ def exported(path: Path) -> str:
     return run_uv("export", "--script", path, *words)
 
 
-def compare(program: Program, found: str, runtime: Path = RUNTIME) -> None:
+def compare(program: Program, found: str, runtime: Path | None = None) -> None:
     """VerificationError, naming the lines, unless a lock holds exactly what the program's pins name."""
-    path = runtime / f"{program.name}.pins"
+    path = runtime_file(f"{program.name}.pins", runtime)
     pinned = path.read_text("utf-8")
     if pinned == found:
         return
@@ -127,13 +147,13 @@ def compare(program: Program, found: str, runtime: Path = RUNTIME) -> None:
     )
 
 
-def pinned_versions(program: Program, runtime: Path = RUNTIME) -> list[str]:
+def pinned_versions(program: Program, runtime: Path | None = None) -> list[str]:
     """The pins as requirements with versions and markers, without digests.
 
     Raises:
         VerificationError: there are no pins for the program.
     """
-    path = runtime / f"{program.name}.pins"
+    path = runtime_file(f"{program.name}.pins", runtime)
     try:
         lines = path.read_text("utf-8").splitlines()
     except OSError as error:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from assay.digest import combined_digest, sha256_file, value_digest
 from assay.errors import ConfigurationError
-from assay.paths import RUNTIME, relative
-from assay.sandbox.images import BaseKind, ImagesLock, Program
+from assay.evaluator import Program
+from assay.paths import relative
+from assay.sandbox.images import BaseKind, ImagesLock, runtime_file
 
 BUILDERS = ("archive.py", "build.py", "debian.py", "programs.py", "uv.py", "wheels.py")
 """Modules here that decide what ends up in the image."""
 
 
 def recipe(
-    kind: BaseKind, images: ImagesLock, programs: Sequence[Program], runtime: Path = RUNTIME
+    kind: BaseKind, images: ImagesLock, programs: Sequence[Program], runtime: Path | None = None
 ) -> dict[str, str]:
     """What goes into the image, by name: a digest, or the pinned value itself.
 
@@ -34,10 +35,10 @@ def recipe(
         "epoch": str(images.time.epoch),
         "builder": combined_digest({name: sha256_file(here / name) for name in BUILDERS}),
     }
-    files = {"Dockerfile": runtime / "Dockerfile"}
+    files = {"Dockerfile": runtime_file("Dockerfile", runtime)}
     for program in programs:
         parts[f"program {program.name}"] = program.sha256
-        files[f"{program.name}.pins"] = runtime / f"{program.name}.pins"
+        files[f"{program.name}.pins"] = runtime_file(f"{program.name}.pins", runtime)
     for name, path in files.items():
         try:
             parts[name] = sha256_file(path)

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay import pinset
 from assay.bootstrap import HIGHEST, LOWEST
 from assay.errors import ConfigurationError
 from assay.names import nearest
-from assay.paths import EVALUATORS, ROOT, TASKSETS
+from assay.paths import ROOT, TASKSETS
 
 GIB = 1 << 30
 # Measured: what a first set-up takes, the share of the cache included, rounded up.
@@ -80,12 +81,12 @@ class EnvironmentState:
 
 
 def of_evaluator(name: str) -> Environment:
-    """The environment that `eval/evaluators/<name>/evaluator.toml` describes, without its need of space.
+    """The environment that an evaluator's `evaluator.toml` describes.
 
     Raises:
         ConfigurationError: the description is missing, or its `python` or `tasksets` cannot be used.
     """
-    home = EVALUATORS / name
+    home = pinset.current().evaluator(name)
     try:
         described = tomllib.loads((home / "evaluator.toml").read_text("utf-8"))
         lowest, highest = python_range(described["python"])
@@ -96,7 +97,7 @@ def of_evaluator(name: str) -> Environment:
         ) from error
     return Environment(
         name=name,
-        directory=home / ".venv",
+        directory=pinset.current().environment(name),
         build_lock=home / "build.lock",
         requirements_lock=home / "requirements.lock",
         projects=projects,
@@ -107,10 +108,13 @@ def of_evaluator(name: str) -> Environment:
 
 
 def python_range(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The lowest and highest accepted (major, minor) of text like ">=3.11,<3.14"; ValueError otherwise."""
+    """The lowest and highest (major, minor) of text like ">=3.11,<3.14" or "==3.12.*"; else ValueError."""
+    one = re.fullmatch(r"==\s*3\.(\d+)\.\*", text.strip())
+    if one is not None:
+        return (3, int(one[1])), (3, int(one[1]))
     match = re.fullmatch(r">=\s*3\.(\d+)\s*,\s*<\s*3\.(\d+)", text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not of the form '>=3.x,<3.y'")
+        raise ValueError(f"{text!r} is neither of the form '>=3.x,<3.y' nor '==3.x.*'")
     return (3, int(match[1])), (3, int(match[2]) - 1)
 
 
@@ -134,9 +138,7 @@ def catalogue() -> dict[str, Environment]:
             need_bytes=NEED_BYTES["tests"],
         ),
     }
-    for description in sorted(EVALUATORS.glob("*/evaluator.toml")):
-        name = description.parent.name
-        found[name] = of_evaluator(name)
+    found.update((name, of_evaluator(name)) for name in pinset.current().evaluators())
     return found
 
 
