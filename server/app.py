@@ -32,6 +32,7 @@ Endpoint = Callable[[Service, Request], Awaitable[Response]]
 
 OPEN_PATHS = frozenset({"/health"})
 DRAINING_PATHS = frozenset({"/metrics"})  # answered also after the server was told to stop
+VERSION = version("assay")  # read here: a request opens no file
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; it stands in the metrics
 
 
@@ -54,7 +55,7 @@ async def identity(service: Service, request: Request) -> Response:
 async def openapi(service: Service, request: Request) -> Response:
     """Answer `GET /openapi.json`; see server/openapi.py."""
     model = service.served.name if service.served is not None else None
-    return JSONResponse(document(version=version("assay"), model=model, keyed=service.key is not None))
+    return JSONResponse(document(version=VERSION, model=model, keyed=service.key is not None))
 
 
 async def models(service: Service, request: Request) -> Response:

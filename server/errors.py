@@ -107,6 +107,22 @@ def context_exceeded(prompt_tokens: int, context: int, param: str) -> ApiError:
     )
 
 
+def exhausted(what: str, why: str) -> ApiError:
+    """Return the 503 for a request that the operating system has no file or memory for just now."""
+    return ApiError(
+        503,
+        f"{what}: {why}",
+        kind="unavailable_error",
+        code="out_of_resources",
+        headers={"Retry-After": "1"},
+    )
+
+
 def engine_failed() -> ApiError:
     """Return the 500 given to every request that was in a batch the engine could not run."""
     return ApiError(500, "the engine failed on this batch; see the server's log", kind="server_error")
+
+
+def answer_failed() -> ApiError:
+    """Return the 500 for one answer that could not go on; those beside it do."""
+    return ApiError(500, "the server failed on this answer; see its log", kind="server_error")

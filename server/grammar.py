@@ -5,7 +5,8 @@ A grammar is text in llguidance's variant of Lark, with JSON schemas inline (ser
 of that is done here. Compiling is native code that walks whatever schema a client sends, and there are
 schemas that it does not survive (a constant near -2**63, a multiple of 2**31): so each new
 grammar is tried in a process of its own first, and then compiled here, one after the other, off the event
-loop, with the library's limits on size and work, behind a cache.
+loop, with the library's limits on size and work, behind a cache. Where the system has no file or memory for
+that process, the request is a 503 and nothing is said or kept of its grammar.
 
 A greedy choice that the grammar takes costs one call; only when it is refused is the whole mask computed.
 """
@@ -13,7 +14,9 @@ A greedy choice that the grammar takes costs one call; only when it is refused i
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -27,7 +30,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
-from server.errors import invalid
+from server.errors import exhausted, invalid
 from server.tokenizer import Tokenizer
 
 MAX_GRAMMAR_CHARACTERS = 1 << 17
@@ -35,17 +38,22 @@ STACK_BYTES = 64 << 20  # of the thread that compiles; the trial had less, so th
 TRIAL_CPU_SECONDS = 5
 TRIAL_SECONDS = 60  # on a machine that has better things to do
 TRIAL_BYTES = 4 << 30  # of address space
+BEGUN = "begun"  # what the trial says when all that it needs is there, so that the rest is the grammar's
 TRIAL = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, ({TRIAL_CPU_SECONDS}, {TRIAL_CPU_SECONDS + 1}))
 resource.setrlimit(resource.RLIMIT_AS, ({TRIAL_BYTES}, {TRIAL_BYTES}))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 from llguidance import LLMatcher, LLTokenizer
+sys.stdout.write("{BEGUN}")
+sys.stdout.flush()
 grammar = LLMatcher.grammar_from_lark(sys.stdin.buffer.read().decode())
 LLMatcher(LLTokenizer("byte"), grammar, log_level=0).compute_bitmask()
 """
 # The trial's vocabulary is the bytes: it has no token of a high number.
 TOKEN = re.compile(r"<\[[0-9]+\]>")
+# What the system says when it has no more for anybody, or for this process.
+LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 CACHED_GRAMMARS = 64
 MAX_REASON = 500  # characters of the library's explanation that a client is shown
 
@@ -166,7 +174,12 @@ class GrammarCompiler:
         self._turn = asyncio.Lock()
 
     async def compile(self, grammar: str, param: str) -> Grammar:
-        """Return the grammar compiled; ApiError 400 with the library's reason, blamed on `param`."""
+        """Return the grammar compiled.
+
+        Raises:
+            ApiError: 400 with the library's reason, blamed on `param`, or 503 when the system lacks what the
+                trial needs.
+        """
         if len(grammar) > MAX_GRAMMAR_CHARACTERS:
             raise invalid(
                 f"{param}: the schema is too large: {len(grammar)} characters, at most "
@@ -229,18 +242,28 @@ def _trial(grammar: str) -> str | None:
     """Compile a grammar, over bytes alone, in a process of its own.
 
     Returns why that does not come to its end, or None if it does; what the library finds is not asked.
+
+    Raises:
+        ApiError: 503, the process cannot be had.
     """
+    what = "the schema cannot be tried just now"
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", TRIAL],
             input=TOKEN.sub("<[1]>", grammar).encode(),
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=TRIAL_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return "the schema takes too long to compile"
+    except OSError as error:
+        if error.errno not in LACKS:
+            raise
+        raise exhausted(what, os.strerror(error.errno).lower()) from error
+    if done.returncode and BEGUN.encode() not in done.stdout:
+        raise exhausted(what, "its process ended before it began")
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"the schema takes more than {TRIAL_CPU_SECONDS} seconds to compile"
     return "the grammar library does not survive the schema" if done.returncode else None

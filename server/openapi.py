@@ -97,6 +97,20 @@ OPERATIONS = (
 )
 
 
+def _definitions() -> Mapping[str, Mapping[str, object]]:
+    models: list[type[BaseModel]] = [each.request for each in OPERATIONS if each.request is not None]
+    models.append(response.Refusal)
+    models += [each for one in OPERATIONS for each in (one.answer, one.chunk) if each is not None]
+    mode: JsonSchemaMode = "validation"
+    _, found = models_json_schema([(each, mode) for each in models], ref_template=REFS)
+    definitions: Mapping[str, Mapping[str, object]] = found["$defs"]
+    return definitions
+
+
+# Made once, here: pydantic imports a part of itself for it, and a request opens no file.
+DEFINITIONS = _definitions()
+
+
 def document(*, version: str, model: str | None, keyed: bool) -> dict[str, object]:
     """Return the document of a server.
 
@@ -190,15 +204,8 @@ def _ref(model: type[BaseModel]) -> dict[str, object]:
 
 
 def _schemas(model: str | None) -> dict[str, object]:
-    asked: list[type[BaseModel]] = []
-    told: list[type[BaseModel]] = [response.Refusal]
-    for operation in OPERATIONS:
-        asked += [operation.request] if operation.request else []
-        told += [each for each in (operation.answer, operation.chunk) if each is not None]
-    mode: JsonSchemaMode = "validation"
-    _, found = models_json_schema([(each, mode) for each in (*asked, *told)], ref_template=REFS)
-    definitions: dict[str, dict[str, object]] = found["$defs"]
-    return {**definitions, **{each.__name__: _as_judged(definitions[each.__name__], model) for each in asked}}
+    asked = [each.request.__name__ for each in OPERATIONS if each.request is not None]
+    return {**DEFINITIONS, **{name: _as_judged(DEFINITIONS[name], model) for name in asked}}
 
 
 def _as_judged(schema: Mapping[str, object], model: str | None) -> dict[str, object]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
+from numpy.random import Generator, Philox  # by name: numpy would import them with the first draw
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
@@ -65,7 +66,7 @@ class Sampler:
         """Start the stream keyed by `seed` and `choice`, both taken modulo 2**64."""
         self._sampling = sampling
         self._key = (seed % 2**64, choice % 2**64)
-        self._random: np.random.Generator | None = None  # made with the first draw
+        self._random: Generator | None = None  # made with the first draw
         self._counts: dict[int, int] = {}
         bias = sampling.logit_bias
         self._bias_ids = np.fromiter(bias.keys(), np.int64, len(bias))
@@ -114,7 +115,7 @@ class Sampler:
         if sampling.min_p > 0:
             weights[weights < sampling.min_p * weights.max()] = 0.0
         if self._random is None:
-            self._random = np.random.Generator(np.random.Philox(key=np.array(self._key, np.uint64)))
+            self._random = Generator(Philox(key=np.array(self._key, np.uint64)))
         place = pick(weights, self._random.random())
         return place if ids is None else int(ids[place])
 

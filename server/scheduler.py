@@ -7,7 +7,9 @@ its batch, so nothing here can change an answer at temperature 0.
 
 The thread sleeps on a condition when there is nothing to do. What it has for the event loop it hands over
 once a step, in one call, so the loop is woken once however many answers are under way. An exception of the
-engine ends the requests that were in the batch, with an error, and not the thread.
+engine ends the requests that were in the batch, with an error, and not the thread: what their slots hold is
+not known then. An exception over one row of its result, in choosing or in reading a token, ends the request
+of that row alone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.engine import Chunk, StepResult
-from server.errors import ApiError, engine_failed, queue_full, shutting_down
+from server.errors import ApiError, answer_failed, engine_failed, queue_full, shutting_down
 from server.generation import Answer, Delta, Generation
 from server.metrics import Metrics
 from server.prefix import PrefixCache
@@ -84,7 +86,7 @@ class _Job:
     ticket: Ticket
     answer: Answer
     fed: list[int] = field(default_factory=list)  # tokens written behind the prompt
-    failed: bool = False  # in a step: what its slot holds is not known
+    failed: bool = False  # in a step: what its slot holds is not known, or not to be kept
 
     def held(self) -> Sequence[int]:
         """Return the tokens that its slot holds and may keep."""
@@ -211,10 +213,16 @@ class Scheduler:
         logits, greedy = result.logits, result.greedy.tolist()
         for row, (slot, position) in enumerate(result.rows):
             job = by_slot[slot]
+            if job.failed:  # on an earlier row of this step
+                continue
             try:
                 event = self._row(job.answer, position, logits[row], greedy[row], now)
             except ApiError as error:  # this answer cannot go on; those beside it can
                 event = error
+            except Exception:  # nor can this one; the engine has done its part for all of them
+                logger.exception("an answer failed on its row; the rest of the batch goes on")
+                job.failed = True
+                event = answer_failed()
             if event is not None:
                 events.append((job, event))
         return events

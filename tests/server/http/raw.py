@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tests.server.http.running import Toy
+from tests.server.http.running import Command, Toy
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
@@ -51,7 +51,7 @@ class Reply:
 class Line:
     """One connection; small windows make it a client that leaves its answers lying."""
 
-    def __init__(self, toy: Toy, *, receive_bytes: int | None = None, seconds: float = 20) -> None:
+    def __init__(self, toy: Toy | Command, *, receive_bytes: int | None = None, seconds: float = 20) -> None:
         self.socket = socket.socket()
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -250,6 +253,35 @@ def test_a_known_schema_does_not_wait_for_the_trial_of_another(monkeypatch: pyte
             await trial
 
     assert asyncio.run(ask())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])
+def test_a_system_without_room_for_the_trial_is_a_503_and_says_nothing_of_the_schema(
+    toy: Toy, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = following({"const": f"room {number}"})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(number, "the system's own words")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", full)
+        answer = ask(toy, schema)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["error"]["code"] == "out_of_resources"
+    assert ask(toy, schema).status_code == 200
+
+
+def test_a_trial_that_ends_before_it_begins_says_nothing_of_the_schema(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = following({"const": "begun"})
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/bin/false")  # as an interpreter does that finds no memory
+        answer = ask(toy, schema)
+    assert answer.status_code == 503
+    assert "before it began" in answer.json()["error"]["message"]
+    assert ask(toy, schema).status_code == 200
 
 
 def test_a_token_is_taken_exactly_where_the_mask_allows_it() -> None:

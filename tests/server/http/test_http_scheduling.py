@@ -9,12 +9,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from server import generation
+from server.sampling import Ids, Sampler, TokenLogprob
 from server.scheduler import Limits
 from tests.server.http.running import Toy, toy_server, wait_for
 
 CHAT = "/v1/chat/completions"
+Row = NDArray[np.float32]
 
 
 def asked(words: str, **parameters: object) -> dict[str, object]:
@@ -160,13 +165,58 @@ def test_a_failing_engine_ends_the_requests_and_not_the_server(caplog: pytest.Lo
 
 def test_a_failure_amid_a_stream_is_an_event_of_the_stream() -> None:
     with toy_server() as toy, httpx.Client() as client:
-        toy.engine.breaks_at = 20
+        toy.engine.read = threading.Event()
         body = asked("say:" + "long " * 30, stream=True)
         with client.stream("POST", toy.url + CHAT, json=body) as answer:
             assert answer.status_code == 200
+            toy.engine.read.set()
             rest = [line for line in answer.iter_lines() if line]
         assert json.loads(rest[-1].removeprefix("data: "))["error"]["type"] == "server_error"
         assert "data: [DONE]" not in rest
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(24, "Too many open files"), MemoryError(), KeyError(3)], ids=type
+)
+@pytest.mark.parametrize("where", ["choose", "prompt"])
+def test_an_answer_that_fails_on_its_row_ends_its_request_and_no_other(
+    where: str, failure: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = {"max_tokens": 30, "temperature": 0.9, "seed": 3, "ignore_eos": True}
+    choose, score = Sampler.choose, generation.token_logprob
+
+    def chosen(self: Sampler, logits: Row, argmax: int, allowed: Ids | None = None) -> int:
+        if self._sampling.top_k == 77:
+            raise failure
+        return choose(self, logits, argmax, allowed)
+
+    def scored(logits: Row, token: int, top: int) -> TokenLogprob:
+        if top == 7:
+            raise failure
+        return score(logits, token, top)
+
+    with toy_server(slots=5) as toy, ThreadPoolExecutor(4) as pool:
+        alone = [ask(toy, f"beside {number}", **whole).json()["choices"] for number in range(3)]
+        monkeypatch.setattr(Sampler, "choose", chosen)
+        monkeypatch.setattr(generation, "token_logprob", scored)
+        toy.engine.gate.clear()
+        beside = [pool.submit(ask, toy, f"beside {number}", **whole) for number in range(3)]
+        if where == "choose":
+            failing = pool.submit(ask, toy, "fails", top_k=77, n=2, **{**whole, "temperature": 1})
+        else:
+            body = {"model": "toy", "prompt": "fails", "logprobs": 7, "echo": True, "n": 2, "max_tokens": 9}
+            failing = pool.submit(httpx.post, f"{toy.url}/v1/completions", json=body, timeout=60)
+        wait_for(lambda: running(toy) + waiting(toy) == 5)
+        toy.engine.gate.set()
+        failed = failing.result()
+        assert failed.status_code == 500
+        assert failed.json()["error"]["type"] == "server_error"
+        assert "answer" in failed.json()["error"]["message"]
+        assert [each.result().json()["choices"] for each in beside] == alone
+        toy.wait_idle()
+        assert toy.metric("assay_engine_errors_total") == 0
+        assert "Traceback" in caplog.text
+        assert ask(toy, "say:alive").json()["choices"][0]["message"]["content"] == "alive"
 
 
 def test_an_idle_engine_thread_sleeps_in_one_wait() -> None:

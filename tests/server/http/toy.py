@@ -75,7 +75,7 @@ class ToyEngine:
         self.gate.set()
         self.stepping = threading.Event()
         self.breaks = False
-        self.breaks_at: int | None = None  # the number of the step that fails, from 1
+        self.read: threading.Event | None = None  # the twentieth step fails, once it is set
         self.batches: list[list[Chunk]] = []
         self._written: dict[int, list[int]] = {slot: [] for slot in range(slots)}
 
@@ -87,7 +87,8 @@ class ToyEngine:
         self.stepping.set()
         self.gate.wait(30)
         self.batches.append(list(chunks))
-        if self.breaks or len(self.batches) == self.breaks_at:
+        amid = self.read is not None and len(self.batches) == 20 and self.read.wait(30)
+        if self.breaks or amid:
             self.breaks = False
             raise EngineError("the toy was told to break")
         assert len({chunk.slot for chunk in chunks}) == len(chunks), "a slot twice in a batch"
