@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -59,6 +60,23 @@ class OtherServer(BaseModel):
     model: str
 
 
+@dataclass(frozen=True)
+class Part:
+    """One native invocation of an entry.
+
+    Attributes:
+        folder: Where it writes, relative to the run directory.
+        first: Number of the first rollout it yields.
+        rollouts: Rollouts of each task that it yields.
+        seed: The seed of its requests, None where none is given.
+    """
+
+    folder: str
+    first: int
+    rollouts: int
+    seed: int | None
+
+
 class EntryPlan(BaseModel):
     """One entry.
 
@@ -89,6 +107,11 @@ class EntryPlan(BaseModel):
     def planned(self) -> int:
         """Rows it must yield."""
         return self.tasks * self.rollouts
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The native invocations it takes, in their order."""
+        return (Part(self.name, 0, self.rollouts, None),)
 
     @property
     def native(self) -> dict[str, Any]:

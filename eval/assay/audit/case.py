@@ -12,10 +12,10 @@ from typing import Any
 from assay.errors import VerificationError
 from assay.files import read_json
 from assay.plan import NAME, Plan, load_plan
+from assay.record.episodes import TRACES, Episode, read_episodes
 from assay.record.results import derive, load_summary, load_tasks
 from assay.record.sample import Sample, TaskPlan
 from assay.record.summary import Summary
-from assay.record.vf_eval import TRACES, Episode, read_episodes
 from assay.run.state import State, load_state
 
 SUFFIX = re.compile(r"-(?P<digest>[0-9a-f]{8})$")

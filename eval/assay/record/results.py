@@ -12,12 +12,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from assay.errors import VerificationError
+from assay.evaluator import load_evaluator
 from assay.files import read_json, write_atomic, write_json_atomic
 from assay.plan import Plan
+from assay.record.derive import samples_of
 from assay.record.render import markdown
 from assay.record.sample import Sample, TaskPlan
 from assay.record.summary import Summary, count, failures, outcome, score_families
-from assay.record.vf_eval import TRACES, samples_of
 
 SAMPLES = "samples.jsonl"
 SUMMARY = "summary.json"
@@ -37,8 +38,9 @@ def derive(run: Path, plan: Plan, tasks: Mapping[str, TaskPlan]) -> tuple[list[S
     """
     samples: list[Sample] = []
     faults: list[str] = []
+    dialect = load_evaluator(plan.evaluator).dialect
     for entry in plan.entries:
-        rows, unplanned = samples_of(entry.name, tasks[entry.name], entry.rollouts, run / entry.name / TRACES)
+        rows, unplanned = samples_of(run, entry.name, dialect, entry.parts, tasks[entry.name])
         samples += rows
         faults += unplanned
     return samples, faults

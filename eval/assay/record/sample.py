@@ -35,10 +35,13 @@ class Sample(BaseModel):
         entry: The profile's entry.
         task_key: The task's key as the taskset gives it.
         rollout: 0-based number of the repetition.
+        seed: Of its requests, where each rollout has one of its own.
         family: The generator or subset the task belongs to.
         cluster: Digest of the question; rows that share it ask the same thing.
         prompt_digest: SHA-256 over the canonical JSON of the prompt's messages.
-        answer_digest: SHA-256 of the answer's text; None when there is no answer.
+        answer_digest: SHA-256 of the text of the model's last message; None when there is none.
+        output_digest: SHA-256 over all that the model generated, thinking and tool calls included; rollouts
+            that share it are one answer.
         reward: Sum of score times weight; None unless scored or truncated.
         rewards: Each reward's score by name.
         status: What became of it.
@@ -46,11 +49,13 @@ class Sample(BaseModel):
         empty: The answer has no visible text.
         finish_reason: Of the last model call.
         stop_condition: Why the harness ended the rollout.
-        prompt_tokens: Tokens sent, cached ones included where the server tells.
+        prompt_tokens: Tokens sent, cached ones included where the server tells; those of earlier turns once.
         completion_tokens: Tokens generated.
+        turns: Messages the model generated.
         attempts: Model calls made, failed ones that the harness repeated included.
         seconds: Where the time went.
-        line: 1-based line of the evaluator's record this row was derived from.
+        record: The evaluator's record this row was derived from, below the run directory.
+        line: 1-based line of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -58,10 +63,12 @@ class Sample(BaseModel):
     entry: str
     task_key: str
     rollout: int
+    seed: int | None
     family: str
     cluster: str
     prompt_digest: str | None
     answer_digest: str | None
+    output_digest: str | None
     reward: float | None
     rewards: Mapping[str, float]
     status: Status
@@ -71,8 +78,10 @@ class Sample(BaseModel):
     stop_condition: str | None
     prompt_tokens: int | None
     completion_tokens: int | None
+    turns: int | None
     attempts: int
     seconds: Seconds
+    record: str | None
     line: int | None
 
 
@@ -82,7 +91,9 @@ class PlannedTask(BaseModel):
     Attributes:
         key: The task's key.
         family: The generator or subset it belongs to.
-        prompt_digest: SHA-256 over the canonical JSON of the prompt's messages.
+        prompt_digest: SHA-256 over the canonical JSON of the prompt's messages; None where the harness words
+            them.
+        task_hash: Upstream's own digest of the task's data; None where the taskset tells none.
         question_digest: SHA-256 of the question; equal for duplicates.
         duplicate_of: Key of the earlier task with the same question, if there is one.
     """
@@ -91,7 +102,8 @@ class PlannedTask(BaseModel):
 
     key: str
     family: str
-    prompt_digest: str
+    prompt_digest: str | None = None
+    task_hash: str | None = None
     question_digest: str
     duplicate_of: str | None = None
 

@@ -29,11 +29,11 @@ from assay.paths import OWNED, owned_directory
 from assay.plan import NAME as RESOLVED
 from assay.plan import EntryPlan, OwnServer, Plan, overrides
 from assay.process import end, start
+from assay.record.episodes import TRACES
 from assay.record.manifest import write_manifest
 from assay.record.results import derive, summarise, write_results
 from assay.record.sample import TaskPlan
 from assay.record.summary import Summary
-from assay.record.vf_eval import TRACES
 from assay.run import containers, native, provenance
 from assay.run.endpoint import Endpoint, Identity, probe
 from assay.run.freeze import changes, freeze

@@ -15,8 +15,8 @@ from pathlib import Path
 from assay.cli import answer, shared
 from assay.errors import PrerequisiteError, VerificationError
 from assay.plan import NAME, load_plan
+from assay.record.episodes import TRACES
 from assay.record.results import derive, load_tasks
-from assay.record.vf_eval import TRACES
 from assay.run.state import load_state
 
 PROGRAM = (

@@ -1,4 +1,4 @@
-"""Native records as samples: honest ones by their meaning, broken ones as an error, never a traceback."""
+"""Records of Verifiers 0.3 and 0.4 as samples: broken ones are an error, never a traceback."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from assay.digest import sha256_bytes, value_digest
 from assay.errors import VerificationError
+from assay.plan import Part
+from assay.record.derive import samples_of
 from assay.record.results import samples_bytes
 from assay.record.sample import PlannedTask, Sample, TaskPlan
-from assay.record.vf_eval import samples_of
 
 PROMPT = [{"role": "system", "content": "Answer."}, {"role": "user", "content": "1 + 1?"}]
 TASK = PlannedTask(key="sum/0", family="sum", prompt_digest=value_digest(PROMPT), question_digest="q")
@@ -41,10 +42,21 @@ def episode(key: str = "sum/0", **trace: Any) -> dict[str, Any]:
     return {"ok": True, "errors": [], "task": {"data": {"id": key}}, "traces": [value | trace]}
 
 
-def read(tmp_path: Path, *values: Any, rollouts: int = 1) -> tuple[list[Sample], list[str]]:
-    path = tmp_path / "traces.jsonl"
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
-    return samples_of("entry", TASKS, rollouts, path)
+def derived(
+    run: Path, rollouts: int = 1, dialect: str = "vf-eval", tasks: TaskPlan = TASKS
+) -> tuple[list[Sample], list[str]]:
+    return samples_of(run, "entry", dialect, [Part("entry", 0, rollouts, None)], tasks)
+
+
+def record(run: Path, folder: str = "entry") -> Path:
+    path = run / folder / "traces.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def read(run: Path, *values: Any, rollouts: int = 1) -> tuple[list[Sample], list[str]]:
+    record(run).write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
+    return derived(run, rollouts)
 
 
 def only(tmp_path: Path, value: Any) -> Sample:
@@ -65,7 +77,7 @@ def test_a_scored_rollout_holds_the_weighted_reward_and_both_scores(tmp_path: Pa
 
 
 def test_a_planned_rollout_without_a_row_is_missing(tmp_path: Path) -> None:
-    samples, problems = samples_of("entry", TASKS, 3, tmp_path / "absent")
+    samples, problems = derived(tmp_path, 3)
     assert [sample.status for sample in samples] == ["missing"] * 3
     assert [sample.rollout for sample in samples] == [0, 1, 2]
     assert problems == []
@@ -122,9 +134,8 @@ def test_rows_that_nobody_planned_are_problems(tmp_path: Path) -> None:
 def test_lines_are_split_at_line_feeds_alone(tmp_path: Path) -> None:
     nodes = episode()["traces"][0]["nodes"]
     nodes[-1]["message"]["content"] = "a\u0085b\u2028c"
-    path = tmp_path / "traces.jsonl"
-    path.write_text(json.dumps(episode(nodes=nodes), ensure_ascii=False) + "\n", "utf-8")
-    samples, _ = samples_of("entry", TASKS, 1, path)
+    record(tmp_path).write_text(json.dumps(episode(nodes=nodes), ensure_ascii=False) + "\n", "utf-8")
+    samples, _ = derived(tmp_path)
     assert samples[0].answer_digest == sha256_bytes("a\u0085b\u2028c".encode())
 
 
@@ -206,10 +217,9 @@ def test_a_record_with_any_value_in_any_place_gives_rows_or_an_error(
     ],
 )
 def test_a_line_that_is_no_episode_is_named(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "traces.jsonl"
-    path.write_text(json.dumps(episode()) + "\n" + line + "\n")
-    with pytest.raises(VerificationError, match="line 2 is not an episode"):
-        samples_of("entry", TASKS, 1, path)
+    record(tmp_path).write_text(json.dumps(episode()) + "\n" + line + "\n")
+    with pytest.raises(VerificationError, match=r"line 2 is not an? (episode|row)"):
+        derived(tmp_path)
 
 
 @pytest.mark.parametrize(
