@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import settings
 
 from assay.errors import AssayError
 from assay.models import verify
+from bucket_standin import BucketStandIn
+from hub_standin import HubStandIn
 
 # How long an example takes is no property of the code: this machine may be busy.
 settings.register_profile("assay", deadline=None)
@@ -22,3 +25,17 @@ def model_path() -> Path:
         return verify("smollm2-135m")
     except AssayError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def hub() -> Iterator[HubStandIn]:
+    """An empty hub of data sets on loopback; HF_ENDPOINT is to name its `url`."""
+    with HubStandIn() as standin:
+        yield standin
+
+
+@pytest.fixture
+def bucket() -> Iterator[BucketStandIn]:
+    """An empty host of buckets on loopback; ASSAY_BUCKET_ENDPOINT is to name its `url`."""
+    with BucketStandIn() as standin:
+        yield standin

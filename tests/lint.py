@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ INDEX_HOSTS = tuple(
 )
 PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[^\]]+\])?==[^\s;]+( ; [^\\]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
+HEX = {"sha256": re.compile(r"[0-9a-f]{64}"), "git_sha1": re.compile(r"[0-9a-f]{40}")}
 FENCE = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -63,6 +65,34 @@ def lock_problems() -> Iterator[str]:
             previous = line
         if previous.endswith("\\"):
             yield f"{path.relative_to(ROOT)}: ends in the middle of a requirement"
+
+
+def data_problems() -> Iterator[str]:
+    """Pins of task data that no download could be held against, or sizes that are told wrong.
+
+    A second look, with nothing of the loader that the command uses.
+    """
+    total = 0
+    for dataset in tomllib.loads((ROOT / "datasets.lock").read_text("utf-8"))["dataset"]:
+        name = dataset["name"]
+        for file in dataset["files"]:
+            where = f"datasets.lock: {name}/{file['path']}"
+            digests = {key: file[key] for key in HEX if key in file}
+            if len(digests) != 1 or not all(HEX[key].fullmatch(value) for key, value in digests.items()):
+                yield f"{where}: no well-formed sha256 or git_sha1"
+            elif len(set(*digests.values())) < 6:
+                yield f"{where}: its digest was made up"
+            if type(file["size_bytes"]) is not int or file["size_bytes"] <= 0:
+                yield f"{where}: no size"
+            if (dataset["source"] == "bucket") != str(file.get("generation", "")).isdigit():
+                yield f"{where}: objects of a bucket have a generation, and nothing else has"
+        if sum(file["size_bytes"] for file in dataset["files"]) != dataset["size_bytes"]:
+            yield f"datasets.lock: {name}: size_bytes is not the sum over its files"
+        if dataset["source"] == "hub" and not HEX["git_sha1"].fullmatch(dataset["revision"]):
+            yield f"datasets.lock: {name}: its revision is no commit"
+        total += dataset["size_bytes"]
+    if f"{total:,} bytes" not in (ROOT / "docs/formats.md").read_text("utf-8"):
+        yield f"docs/formats.md: does not say that all task data are {total:,} bytes"
 
 
 def address_problems() -> Iterator[str]:

@@ -55,6 +55,7 @@ def stages() -> dict[str, Callable[[], bool]]:
         "strict types (mypy)": lambda: run("mypy", "--no-error-summary", "--cache-dir", cache / "mypy"),
         "shell (shellcheck)": lambda: run("shellcheck", "--external-sources", *scripts()),
         "locks": lambda: lint.report(lint.lock_problems()),
+        "task data": lambda: lint.report(lint.data_problems()),
         "no addresses": lambda: lint.report(lint.address_problems()),
         "README": lambda: lint.report(lint.readme_problems()),
     }

@@ -26,6 +26,7 @@ VERBS = {
     "model": "fetch and verify served models (models.lock)",
     "serve": "serve a model over HTTP",
     "setup": "make and check the locked environments",
+    "data": "fetch and verify pinned task data (datasets.lock)",
     "sandbox": "build and check the sandbox image",
     "run": "run a profile and record it",
     "status": "say what became of a run",

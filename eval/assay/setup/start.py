@@ -17,6 +17,7 @@ from assay.setup.environments import ENVIRONMENTS, named
 
 NEEDS = {
     "run": ("assay", "verifiers"),
+    "data": ("assay",),
     "sandbox": ("assay", "verifiers"),
     "audit": ("assay",),
     "reward": ("assay",),
