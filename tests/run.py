@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import flake_lock
 import lint
 from assay.console import complain, say, step
 from assay.errors import AssayError
@@ -56,6 +57,7 @@ def stages() -> dict[str, Callable[[], bool]]:
         "shell (shellcheck)": lambda: run("shellcheck", "--external-sources", *scripts()),
         "locks": lambda: lint.report(lint.lock_problems()),
         "task data": lambda: lint.report(lint.data_problems()),
+        "flake": lambda: lint.report(flake_lock.problems()),
         "no addresses": lambda: lint.report(lint.address_problems()),
         "README": lambda: lint.report(lint.readme_problems()),
     }

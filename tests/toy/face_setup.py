@@ -23,3 +23,7 @@ def ensure(environment: str) -> EnvironmentState:
 
 def check(environment: str) -> EnvironmentState:
     return EnvironmentState(combined_digest(tree_digests(EVALUATORS / "toy" / ".venv")))
+
+
+def installed_uv() -> None:
+    """The toy needs none."""

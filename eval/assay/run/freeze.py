@@ -16,7 +16,7 @@ from assay.evaluator import Evaluator
 from assay.paths import EVAL, ROOT, RUNTIME, TASKSETS, relative
 from assay.plan import OwnServer, Plan
 
-LOCKS = ("build.lock", "requirements.lock", "models.lock")
+LOCKS = ("build.lock", "requirements.lock", "models.lock", "flake.lock")
 EVALUATOR_FILES = ("evaluator.toml", "build.lock", "requirements.lock")
 
 

@@ -28,6 +28,7 @@ from assay.process import finish
 from assay.profile import describe as describe_error
 from assay.record.sample import Baseline, PlannedTask, TaskPlan
 from assay.run.key import Key
+from assay.shell import python_variables
 
 DESCRIBE_TIMEOUT_S = 300.0
 TEMPORARY = "temporary"
@@ -83,6 +84,7 @@ def environment(plan: Plan, scratch: Scratch, key: Key | None, run_name: str) ->
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {
         **passed,
+        **python_variables(),
         **evaluator.environment,
         "PATH": os.pathsep.join([str(binaries), os.environ.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(binaries.parent),

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from assay import __version__, sandbox
-from assay.digest import sha256_file
+from assay.evaluator import load_evaluator
 from assay.files import write_atomic, write_json_atomic
 from assay.paths import relative
 from assay.plan import Plan
@@ -23,6 +22,9 @@ from assay.record.sample import TaskPlan
 from assay.run.endpoint import Identity
 from assay.run.freeze import lock_files
 from assay.run.worktree import Worktree
+from assay.setup import installed_uv
+from assay.shell import judge, read_lock
+from assay.tools import program, programs, python_digest
 
 FOLDER = "provenance"
 INPUTS_SCHEMA = "assay/inputs/v1"
@@ -71,20 +73,21 @@ def record_server(run: Path, entry: str, when: str, identity: Identity) -> None:
 
 
 def record_environment(run: Path, plan: Plan) -> None:
-    """Write what machine and tools the run had."""
+    """Write what machine, shell and tools the run had."""
+    tools = programs(installed_uv())
+    shell = judge({**tools, "python": program("python", sys.executable)}, lock=read_lock())
     value: dict[str, Any] = {
         "assay": __version__,
-        "kind": "nix" if os.environ.get("IN_NIX_SHELL") else "host",
+        "kind": shell.kind,
+        "shell": shell.describe(),
         "system": platform.platform(),
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "processor": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "python": {
-            "version": platform.python_version(),
-            "sha256": sha256_file(Path(sys.executable).resolve()),
-        },
-        "tools": {name: tool(name) for name in ("git", "docker", "c++")},
+        "python": interpreter(Path(sys.executable)),
+        "evaluator_python": interpreter(load_evaluator(plan.evaluator).binaries / "python"),
+        "tools": {name: found.describe() if found else None for name, found in tools.items()},
         "runtime": plan.runtime,
         "egress": plan.egress,
     }
@@ -95,13 +98,13 @@ def record_environment(run: Path, plan: Plan) -> None:
     write_json_atomic(folder(run) / "environment.json", value)
 
 
-def tool(name: str) -> dict[str, str] | None:
-    """Where a tool is and what its bytes are; None when it is not there."""
-    found = shutil.which(name)
-    if found is None:
-        return None
-    path = Path(found).resolve()
-    return {"path": str(path), "sha256": sha256_file(path)}
+def interpreter(python: Path) -> dict[str, str | None] | None:
+    """An environment's interpreter as a record has it; None when it is not there.
+
+    Its `digest` covers the program and, where it has one, its shared library.
+    """
+    found = program("python", python)
+    return None if found is None else {**found.describe(), "digest": python_digest(Path(found.path))[1]}
 
 
 def _cpu_model() -> str | None:

@@ -23,6 +23,7 @@ from assay.process import end, start
 from assay.run.endpoint import Endpoint
 from assay.run.key import make_key_file
 from assay.run.native import Scratch, last_words
+from assay.shell import python_variables
 
 READY_TIMEOUT_S = 180.0
 POLL_S = 0.05
@@ -52,6 +53,7 @@ def serve(
     words += ["--key-file", key_file, "--ready-file", ready_file]
     words += ["--name", server.model, "--slots", str(server.slots)]
     env = {
+        **python_variables(),
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(scratch.folder("home")),
         "TMPDIR": str(scratch.folder("tmp")),

@@ -7,5 +7,15 @@ needs nothing but the standard library, since it runs before any environment exi
 from assay.setup.build import ensure, ensure_all
 from assay.setup.check import check
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState, named
+from assay.setup.tool import installed as installed_uv
 
-__all__ = ["ENVIRONMENTS", "Environment", "EnvironmentState", "check", "ensure", "ensure_all", "named"]
+__all__ = [
+    "ENVIRONMENTS",
+    "Environment",
+    "EnvironmentState",
+    "check",
+    "ensure",
+    "ensure_all",
+    "installed_uv",
+    "named",
+]

@@ -30,6 +30,7 @@ from assay.setup.installed import (
     observe,
     recorded,
 )
+from assay.tools import python_digest
 
 SHOWN = 12
 
@@ -172,28 +173,16 @@ def source_digests(project: Path) -> dict[str, str]:
 
 def interpreter_digest(environment: Environment) -> tuple[str, str, str]:
     """The release, the resolved program, and one digest over it and its shared library, if it has one."""
-    script = (
-        "import json, os, sys, sysconfig\n"
-        "name = sysconfig.get_config_var('Py_ENABLE_SHARED') and sysconfig.get_config_var('INSTSONAME')\n"
-        "library = os.path.join(sysconfig.get_config_var('LIBDIR') or '', name) if name else None\n"
-        "print(json.dumps(['.'.join(map(str, sys.version_info[:3])), library]))\n"
-    )
     try:
         program = environment.python.resolve(strict=True)
-        child = subprocess.run(
-            [program, "-I", "-S", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, check=True
-        )
-        release, library = json.loads(child.stdout)
-        digests = [sha256_file(program)]
-        if library is not None and Path(library).is_file():
-            digests.append(sha256_file(Path(library)))
+        release, digest = python_digest(program)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise VerificationError(
             f"{environment.python} does not start",
             str(error),
             f"eval/scripts/setup {environment.name} --rebuild",
         ) from error
-    return release, str(program), value_digest(digests)
+    return release, str(program), digest
 
 
 def locked_versions(environment: Environment) -> dict[str, set[str]]:

@@ -1,7 +1,8 @@
 """What a command needs before it can start: its environments; then the command takes over.
 
 `assay setup` itself needs none: it runs in whatever Python started it, from the standard library alone.
-Every other command runs in the repository's environment, and is started there by replacing this process.
+Every other command runs in the repository's environment, and is started there by replacing this process;
+`assay doctor` too if that environment is whole, and where it is not it says so.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 
 from assay import cli
 from assay.paths import ROOT
+from assay.setup import stamp
 from assay.setup.build import ensure_all, stop_on_sigterm
 from assay.setup.environments import ENVIRONMENTS, named
+from assay.shell import python_variables
 
 NEEDS = {
     "run": ("assay", "verifiers"),
@@ -36,6 +39,8 @@ def start(words: Sequence[str]) -> int:
     """
     verb = words[0] if words else ""
     stop_on_sigterm()
+    if verb == "doctor" and stamp.staleness(ENVIRONMENTS["assay"]) is None:
+        return become("assay", "-I", "-m", "assay.cli", *words)
     if verb not in NEEDS:
         return cli.main(words)
     return cli.guard(words, lambda: take_over(verb, words))
@@ -46,9 +51,13 @@ def take_over(verb: str, words: Sequence[str]) -> int:
     asks_for_help = any(word in ("-h", "--help") for word in words)
     needed = NEEDS[verb]
     ensure_all(named(needed[:1] if asks_for_help and verb != "test" else needed))
-    sys.stderr.flush()
     if verb == "test":
-        python = str(ENVIRONMENTS["tests"].python)
-        return os.execv(python, [python, str(ROOT / "tests" / "run.py"), *words[1:]])
-    python = str(ENVIRONMENTS["assay"].python)
-    return os.execv(python, [python, "-I", "-m", "assay.cli", *words])
+        return become("tests", str(ROOT / "tests" / "run.py"), *words[1:])
+    return become("assay", "-I", "-m", "assay.cli", *words)
+
+
+def become(environment: str, *words: str) -> int:
+    """Replace this process by the environment's Python; returns only by raising."""
+    python = str(ENVIRONMENTS[environment].python)
+    sys.stderr.flush()
+    return os.execve(python, [python, *words], {**os.environ, **python_variables()})

@@ -21,9 +21,12 @@ from assay.bootstrap import Interpreter
 from assay.console import step
 from assay.errors import AssayError, PrerequisiteError, RunError, VerificationError
 from assay.paths import CACHE, ROOT, TOOLS, owned_directory, relative
+from assay.tools import store_path
 
-VERSION = "0.12.1"
+ASKED = Path(__file__).with_name("tools.in")
 LOCK = Path(__file__).with_name("tools.lock")
+VERSION = ASKED.read_text("utf-8").strip().removeprefix("uv==")
+"""Written in `tools.in` alone: flake.nix reads that file too, and `tools.lock` is made from it."""
 
 # What passes from the user's environment: how to reach the index, and nothing that says what to install.
 NETWORK_SETTINGS = frozenset(
@@ -187,16 +190,30 @@ def ours() -> Path:
     return TOOLS / f"uv-{VERSION}" / "bin" / "uv"
 
 
+def find() -> Uv | None:
+    """The pinned uv that is here: the pinned shell's before what a set-up left, and that before PATH's."""
+    elsewhere = on_path()
+    if elsewhere is not None and store_path(elsewhere.path.resolve()) is not None:
+        return elsewhere
+    return Uv(ours()) if says_version(ours()) else elsewhere
+
+
 def existing() -> Uv:
-    """The pinned uv that a set-up left, or the one on PATH.
+    """The pinned uv that is here.
 
     Raises:
-        PrerequisiteError: there is neither.
+        PrerequisiteError: there is none.
     """
-    found = Uv(ours()) if says_version(ours()) else on_path()
+    found = find()
     if found is None:
         raise PrerequisiteError(f"uv {VERSION} is not here", "", "eval/scripts/setup assay")
     return found
+
+
+def installed() -> Path | None:
+    """Where the pinned uv is; None when there is none yet."""
+    found = find()
+    return found.path if found else None
 
 
 def obtain(interpreter: Interpreter, runner: Runner) -> Uv:
@@ -206,9 +223,7 @@ def obtain(interpreter: Interpreter, runner: Runner) -> Uv:
         PrerequisiteError: neither the index nor a pip is at hand.
         VerificationError: the wheel is not the pinned one.
     """
-    if says_version(ours()):
-        return Uv(ours())
-    found = on_path()
+    found = find()
     if found is not None:
         return found
     with step(f"uv {VERSION} from its wheel, by digest"):

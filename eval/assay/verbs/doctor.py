@@ -1,26 +1,29 @@
-"""`assay doctor`: what this machine has and lacks, in one table; nothing is changed."""
+"""`assay doctor`: what this machine and this checkout have and lack, in one table; nothing is changed."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from assay.bootstrap import Interpreter, find
+from assay import equipment
 from assay.cli import answer, shared
+from assay.equipment import Tool
 from assay.errors import AssayError
 from assay.models import pins
 from assay.paths import relative
 from assay.setup import ENVIRONMENTS, machine, stamp, tool
 from assay.setup.machine import Finding
+from assay.shell import ENTER, Shell, judge, read_lock
+from assay.tools import Program, program, programs
 
 logger = logging.getLogger(__name__)
 
-NEEDED = ("Python", "C compiler", "C++ compiler", "Git", "disk")
 ISA_FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
+WORDS = {True: "ok", False: "not yet"}
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,55 +32,94 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "doctor",
         parents=[shared()],
         help="what this machine has and lacks",
-        description="Look at everything Assay needs or can use, and say what is missing. Changes nothing.",
+        description="Look at everything Assay needs or can use: each tool with version, path and whether a "
+        "lock names its bytes, the shell, the environments, the models. Say what is missing, and what to "
+        "type for it. Changes nothing.",
     )
     parser.set_defaults(handler=handle)
 
 
 def handle(arguments: argparse.Namespace) -> int:
     """Print the table; 3 when something that Assay cannot do without is missing."""
-    findings = [*necessities(), *environments(), *models(), docker(), processor()]
-    width = max(len(item.name) for item in findings)
-    for item in findings:
-        word = "ok" if item.usable else ("LACKS" if item.name in NEEDED else "not yet")
-        print(f"{word:<8}{item.name:<{width + 2}}{item.detail}")
-        if not item.usable and item.remedy:
-            print(f"{'':<{width + 10}}-> {item.remedy}")
-    lacking = [item.name for item in findings if not item.usable and item.name in NEEDED]
+    interpreter, error = equipment.interpreter()
+    there = programs(tool.installed())
+    there["python"] = program("python", interpreter.path) if interpreter else None
+    shell = judge(there, lock=read_lock())
+    tools = list(equipment.survey(shell, there, interpreter, error))
+    room = machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
+    findings = [room, *environments(), *models(), docker(), processor()]
+    show_shell(shell)
+    show_tools(tools)
+    show_findings(findings)
+    lacking = [item.name for item in tools if item.needed and not item.usable]
+    lacking += [] if room.usable else [room.name]
     if arguments.json:
-        status = "lacking" if lacking else "ok"
-        answer({"status": status, "lacking": lacking, "findings": [asdict(item) for item in findings]})
+        answer(
+            {
+                "status": "lacking" if lacking else "ok",
+                "lacking": lacking,
+                "shell": shell.describe(),
+                "tools": [item.describe() for item in tools],
+                "findings": [asdict(item) for item in findings],
+            }
+        )
     return 3 if lacking else 0
 
 
-def necessities() -> Iterator[Finding]:
-    """Python with its headers, compilers, Git and the space for what is not set up yet."""
-    interpreter: Interpreter | None = None
-    try:
-        interpreter = find(known=stamp.known_interpreters(ENVIRONMENTS))
-        yield Finding("Python", True, f"{interpreter.release} at {interpreter.path}, with its headers")
-    except AssayError as error:
-        yield Finding("Python", False, f"{error.what}; {error.why}", error.next)
-    if interpreter is not None:
-        yield machine.c_compiler(interpreter)
-    yield machine.cxx_compiler()
-    yield machine.git()
-    yield machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
+def show_shell(shell: Shell) -> None:
+    """Say what shell this is, and what keeps it from being the pinned one."""
+    if shell.pinned:
+        print(f"shell: nix ({shell.name}), nixpkgs {shell.locked_rev}, as flake.lock names it")
+        return
+    words = {
+        "host": "the machine's own programs",
+        "nix-override": f"{shell.name}, but not the one that flake.lock names",
+    }
+    print(f"shell: {shell.kind}: {words[shell.kind]}")
+    for reason in shell.why:
+        print(f"  {reason}")
+    print(f"  -> {ENTER}")
+
+
+def show_tools(tools: Sequence[Tool]) -> None:
+    """Print each tool with version, lock and path; under one that is missing, what to type."""
+    names = max(len(item.name) for item in tools)
+    versions = max(len(item.program.version or "") if item.program else 0 for item in tools)
+    locks = max(len(item.pinned_by or "not pinned") for item in tools)
+    for item in tools:
+        word = "LACKS" if item.needed and not item.usable else WORDS[item.usable]
+        start = f"{word:<8}{item.name:<{names + 2}}"
+        if item.usable and item.program is not None:
+            lock = item.pinned_by or "not pinned"
+            print(f"{start}{item.program.version:<{versions + 2}}{lock:<{locks + 2}}{place(item.program)}")
+        else:
+            print(f"{start}{item.problem}; for: {item.purpose}")
+            print(f"{'':<{names + 10}}-> {item.remedy}")
+
+
+def place(found: Program) -> str:
+    """Where a program lies; what PATH says too, where a link leads elsewhere."""
+    name, path = relative(Path(found.found)), relative(Path(found.path))
+    return path if name == path else f"{name} -> {path}"
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Print what else was looked at; under what is not there yet, what to type."""
+    width = max(len(item.name) for item in findings)
+    for item in findings:
+        print(f"{WORDS[item.usable]:<8}{item.name:<{width + 2}}{item.detail}")
+        if not item.usable and item.remedy:
+            print(f"{'':<{width + 10}}-> {item.remedy}")
 
 
 def environments() -> Iterator[Finding]:
-    """The installer, and each environment: whole, or why not."""
-    try:
-        yield Finding(f"uv {tool.VERSION}", True, relative(tool.existing().path))
-    except AssayError as error:
-        yield Finding(f"uv {tool.VERSION}", False, error.what, error.next)
+    """Each environment: whole, or why not."""
     for item in ENVIRONMENTS.values():
         stale = stamp.staleness(item)
         name = f"environment {item.name}"
         if stale is None:
-            yield Finding(
-                name, True, f"{relative(item.directory)}, whole (every byte: eval/scripts/setup --check)"
-            )
+            detail = f"{relative(item.directory)}, whole (every byte: eval/scripts/setup --check)"
+            yield Finding(name, True, detail)
         else:
             yield Finding(name, False, stale.reason, f"eval/scripts/setup {item.name}")
 
@@ -91,20 +133,22 @@ def models() -> Iterator[Finding]:
 
 
 def docker() -> Finding:
-    """The Docker engine and its client; without one only `demo` can run, on the host."""
-    remedy = "apt-get install docker.io, and start dockerd; without it only demo runs, on the host runtime"
+    """The Docker engine; without one only `demo` can run, on the host."""
+    name = "Docker engine"
     try:
         from assay.sandbox import engine
-
-        found = engine()
-    except (AssayError, ImportError) as error:
+    except ImportError as error:
         logger.debug("the sandbox cannot be asked", exc_info=True)
-        return Finding("Docker engine", False, str(error), remedy)
+        detail = f"asked once environment assay is set up ({error})"
+        return Finding(name, False, detail, "eval/scripts/setup assay")
+    remedy = "apt-get install docker.io, and start dockerd; without it only demo runs, on the host runtime"
+    try:
+        found = engine()
+    except AssayError as error:
+        return Finding(name, False, str(error), remedy)
     if found is None:
-        return Finding("Docker engine", False, "none answers", remedy)
-    return Finding(
-        "Docker engine", True, f"{found.server_version} ({found.storage_driver}), client {found.client_path}"
-    )
+        return Finding(name, False, "none answers", remedy)
+    return Finding(name, True, f"{found.server_version} ({found.storage_driver}) at {found.host}")
 
 
 def processor() -> Finding:
