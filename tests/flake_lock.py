@@ -1,7 +1,7 @@
 """Whether flake.nix, flake.lock and the second record (`tests/nix/nixpkgs.toml`) name one nixpkgs.
 
 Nix itself notices, without a network, only that flake.nix and flake.lock disagree about what was asked for.
-Another revision or content hash in the lock would be met by whoever downloads it first; here it is met at once.
+Another revision or content hash in the lock would be met by whoever downloads it first; here it is met now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ REVISION = re.compile(r"[0-9a-f]{40}")
 INPUT_URL = re.compile(r'^\s*inputs\.(\S+)\.url\s*=\s*"([^"]*)";', re.MULTILINE)
 LOCKED = {"lastModified", "narHash", "owner", "repo", "rev", "type"}
 ORIGINAL = {"owner", "repo", "rev", "type"}
-RECORDED = {"owner": "owner", "repo": "repo", "rev": "rev", "nar_hash": "narHash", "last_modified": "lastModified"}
+RECORDED = {
+    "owner": "owner",
+    "repo": "repo",
+    "rev": "rev",
+    "nar_hash": "narHash",
+    "last_modified": "lastModified",
+}
 
 
 def problems(root: Path = ROOT) -> Iterator[str]:
@@ -35,24 +41,30 @@ def problems(root: Path = ROOT) -> Iterator[str]:
         lock = json.loads((root / "flake.lock").read_bytes(), object_pairs_hook=once)
         record = tomllib.loads((root / RECORD).read_text("utf-8"))
         flake = (root / "flake.nix").read_text("utf-8")
-        locked, original = lock["nodes"]["nixpkgs"]["locked"], lock["nodes"]["nixpkgs"]["original"]
-        yield from shape_problems(lock)
+        node = lock["nodes"]["nixpkgs"]
+        found = [*shape_problems(lock), *node_problems(node["locked"], node["original"])]
+        found += record_problems(node["locked"], record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"flake.lock, flake.nix or {RECORD} cannot be read: {error!r}"
         return
-    yield from node_problems(locked, original)
-    for name, key in RECORDED.items():
-        if type(record.get(name)) is not type(locked.get(key)) or record.get(name) != locked.get(key):
-            yield f"flake.lock: {key} is {locked.get(key)!r}, but {RECORD} has {record.get(name)!r}"
-    for name in record.keys() - RECORDED.keys():
-        yield f"{RECORD}: {name} means nothing"
+    yield from found
     url = f"github:{record.get('owner')}/{record.get('repo')}/{record.get('rev')}"
     if INPUT_URL.findall(flake) != [("nixpkgs", url)]:
         yield f"flake.nix: its inputs are {INPUT_URL.findall(flake)}, but {RECORD} has only nixpkgs at {url}"
 
 
+def record_problems(locked: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+    """Where the lock and the second record differ."""
+    for name, key in RECORDED.items():
+        wanted, got = record.get(name), locked.get(key)
+        if type(wanted) is not type(got) or wanted != got:
+            yield f"flake.lock: {key} is {got!r}, but {RECORD} has {wanted!r}"
+    for name in record.keys() - RECORDED.keys():
+        yield f"{RECORD}: {name} means nothing"
+
+
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError where a key stands in it twice, since readers differ in which one they take."""
+    """A JSON object; ValueError where a key stands in it twice, since readers differ in which they take."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError(f"a key stands twice among {[name for name, _ in pairs]}")
@@ -85,8 +97,9 @@ def node_problems(locked: Mapping[str, Any], original: Mapping[str, Any]) -> Ite
     if type(locked.get("lastModified")) is not int:
         yield f"flake.lock: lastModified is {locked.get('lastModified')!r}, not an integer"
     for key in sorted(ORIGINAL):
-        if locked.get(key) != original.get(key):
-            yield f"flake.lock: {key} is locked as {locked.get(key)!r}, but asked for as {original.get(key)!r}"
+        asked, got = original.get(key), locked.get(key)
+        if asked != got:
+            yield f"flake.lock: {key} is locked as {got!r}, but asked for as {asked!r}"
 
 
 def is_canonical_hash(text: str) -> bool:

@@ -22,9 +22,9 @@ from assay.setup import tool
 ROOT = Path(__file__).parents[1]
 CODE = (
     *("__init__", "bootstrap", "cli", "console", "digest", "errors", "files", "names", "paths", "pinset"),
-    "process",
+    *("equipment", "process", "shell", "tools"),
 )
-VERBS = ("__init__", "setup", "model")
+VERBS = ("__init__", "doctor", "model", "setup")
 
 PYPROJECT = """\
 [build-system]
@@ -172,4 +172,6 @@ def make(root: Path) -> Tiny:
     (checkout / "build.lock").write_text(build)
     (checkout / "requirements.lock").write_text(build + pin(pure, "tinypure", "1.0"))
     shutil.copy(checkout / "requirements.lock", checkout / "tests/requirements.lock")
+    for name in ("flake.lock", "models.lock"):
+        shutil.copy(ROOT / name, checkout / name)
     return Tiny(checkout, home, wheels)

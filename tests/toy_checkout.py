@@ -352,6 +352,7 @@ def write_stand_ins(checkout: Path) -> None:
     for lock in ("build.lock", "requirements.lock"):
         (checkout / lock).write_text("# nothing\n")
         (evaluator / lock).write_text("# nothing\n")
+    shutil.copy(ROOT / "flake.lock", checkout / "flake.lock")
     (checkout / "runtime").mkdir()
     (checkout / "runtime/Dockerfile").write_text("FROM scratch\n")
     server = checkout / "server"
