@@ -227,7 +227,7 @@ class Toy:
 
     def environment(self, **variables: str) -> dict[str, str]:
         """What its commands run with."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("ASSAY_")}
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("ASSAY_", "QWEN_"))}
         return {**kept, "PYTHONPATH": str(self.root / "eval"), **variables}
 
     def start(self, *words: str | Path, **variables: str) -> Command:

@@ -23,7 +23,6 @@ from assay.files import read_json
 from assay.profile import SEGMENT, Profile, RuntimeKind, choose_entries, describe, merge, read_toml
 
 NAME = "resolved.json"
-KEY_VARIABLE = "ASSAY_API_KEY"
 LAUNCH_FILES = ("local.toml", "entry.toml")
 
 Egress = Literal["cut", "not enforced"]
@@ -287,6 +286,6 @@ def overrides(
         "output_dir": str(output),
         "push": False,
         "run": {"name": run_name, "dir": entry.name},
-        "client": {"base_url": base_url, "api_key_var": KEY_VARIABLE},
+        "client": {"base_url": base_url, "api_key_var": load_evaluator(plan.evaluator).key_variable},
         "env": {"agent": {"runtime": runtime}},
     }

@@ -1,9 +1,22 @@
 # shellcheck shell=bash
 # Sourced by the commands beside it: starts the bootstrap with the first Python that really starts.
 #
+# Not while the shell is traced: a trace goes to screens and logs, and what these commands are given may hold
+# secrets. That is found out here, before anything is read.
+#
 # A name on PATH proves nothing (a version manager's shim can exist for a Python that is not there), so each
 # candidate is executed. Which Python Assay then *works* with is decided by eval/assay/bootstrap.py; this file
 # only needs one that can read it. The repository's own environment comes first, so that a repeat run is quick.
+
+if [[ $- == *x* || -n "${BASH_XTRACEFD:-}" ]]; then
+    { set +x; } 2>/dev/null
+    {
+        echo "assay: error: the shell is traced (bash -x, set -x, SHELLOPTS with xtrace, or BASH_XTRACEFD)"
+        echo "  why:  a trace writes out what a command reads, and the key of an endpoint may be in it"
+        echo "  next: run it without bash -x, after: set +x; export -n SHELLOPTS; unset BASH_XTRACEFD"
+    } >&2
+    exit 2
+fi
 
 start() {
     local root names candidate

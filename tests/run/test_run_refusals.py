@@ -216,10 +216,43 @@ def test_a_key_file_that_is_not_private_is_refused_before_anything_is_asked(
         done = toy.run("run", "pair", *words, "--key-file", make(tmp_path))
         assert server.requests == []
         refused(done, 2, "the key file", "cannot be used", why)
-        by_variable = toy.run("run", "pair", *words, ASSAY_API_KEY_FILE=str(make_again(make, tmp_path)))
-        refused(by_variable, 2, why)
+        again = str(make_again(make, tmp_path))
+        refused(toy.run("run", "pair", *words, ASSAY_API_KEY_FILE=again), 2, why)
+        refused(toy.run("run", "pair", *words, QWEN_API_KEY_FILE=again), 2, why)
     assert CANARY not in done.err + done.out
     assert list(runs.iterdir()) == []
+
+
+def test_the_key_file_that_is_named_first_is_used_or_refused_and_never_passed_over(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    right, wrong, absent = key_file(tmp_path), tmp_path / "wrong", tmp_path / "absent"
+    wrong.touch(mode=0o600)
+    wrong.write_text("wrong-key")
+    with StandIn(key=CANARY) as server:
+        words = (
+            "run",
+            "pair",
+            "second",
+            "--base-url",
+            server.base_url,
+            "--model",
+            "stand-in",
+            "--runs",
+            runs,
+        )
+
+        def code(*option: str | Path, qwen: Path | None, assay: Path | None) -> int:
+            named = {"QWEN_API_KEY_FILE": qwen, "ASSAY_API_KEY_FILE": assay}
+            variables = {name: "" if path is None else str(path) for name, path in named.items()}
+            return toy.run(*words, *option, "--json", **variables).code
+
+        assert code("--key-file", right, qwen=wrong, assay=absent) == 0
+        assert code(qwen=right, assay=absent) == 0
+        assert code(qwen=None, assay=right) == 0
+        assert code(qwen=wrong, assay=right) == 3
+        assert code(qwen=absent, assay=right) == 2
+        assert code("--key-file", wrong, qwen=right, assay=right) == 3
 
 
 def make_again(make: Callable[[Path], Path], tmp_path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -82,6 +83,45 @@ def test_a_key_is_used_and_stands_nowhere(
     assert CANARY not in done.out + done.err
     assert holding(CANARY, runs, toy.root, toy.outputs) == []
     assert holding(CANARY, key.parent) == [key], "the search finds what is there"
+
+
+def test_a_key_reaches_the_child_in_the_variable_that_its_evaluator_names(
+    toy: Toy, runs: Path, key: Path
+) -> None:
+    path = toy.root / "eval/evaluators/toy/evaluator.toml"
+    before = path.read_text()
+    seen = []
+
+    def look(number: int, body: dict[str, Any]) -> Reply:
+        seen.append([name for environ in environments() for name in environ if environ[name] == CANARY])
+        return Reply()
+
+    with StandIn(reply=look, key=CANARY) as server:
+        address = ("--base-url", server.base_url, "--model", "stand-in", "--runs", runs, "--json")
+        try:
+            path.write_text(before.replace("ASSAY_API_KEY", "QWEN_API_KEY"))
+            done = toy.run("run", "pair", "second", *address, QWEN_API_KEY_FILE=str(key))
+        finally:
+            path.write_text(before)
+    assert done.code == 0, done.err
+    assert seen
+    assert all(names == ["QWEN_API_KEY"] for names in seen)
+    overrides = json.loads(
+        (Path(done.json["run_dir"]) / "provenance/launch/second/overrides.json").read_text()
+    )
+    assert overrides["client"]["api_key_var"] == "QWEN_API_KEY"
+    assert holding(CANARY, runs, toy.root, toy.outputs) == []
+
+
+def environments() -> Iterator[dict[str, str]]:
+    """The environment of each evaluator that runs."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"vf_eval.py" in (path / "cmdline").read_bytes():
+                words = (path / "environ").read_bytes().decode(errors="replace").split("\0")
+                yield dict(word.split("=", 1) for word in words if "=" in word)
+        except OSError:
+            continue
 
 
 def test_a_key_stands_nowhere_when_the_taskset_fails_or_the_server_refuses(

@@ -1,7 +1,9 @@
 """The endpoint's key: read from a private file, handed to children in their environment, never written.
 
 The rule is strict because a key that leaks once is lost: an absolute path to a regular file (no link) of
-this user, mode 0400 or 0600, holding 1 to 4,096 printable characters and nothing else.
+this user, mode 0400 or 0600, holding 1 to 4,096 printable characters and nothing else. Which file: the
+option's, else the first of `KEY_FILE_VARIABLES` that is set. The one that is named first is used or refused,
+and never passed over for the next.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import ConfigurationError
 
 MAXIMUM_BYTES = 4096
-KEY_FILE_VARIABLE = "ASSAY_API_KEY_FILE"
+KEY_FILE_VARIABLES = ("QWEN_API_KEY_FILE", "ASSAY_API_KEY_FILE")
 
 
 class Key:
@@ -32,6 +35,20 @@ class Key:
     def reveal(self) -> str:
         """The secret itself."""
         return self._value
+
+
+def find_key(given: Path | None, variables: Mapping[str, str]) -> Key | None:
+    """The endpoint's key, from the file that the option or a variable names; None when none does.
+
+    Args:
+        given: The option's file.
+        variables: The environment.
+
+    Raises:
+        ConfigurationError: the file cannot be used (see `read_key`).
+    """
+    named = given or next((Path(variables[name]) for name in KEY_FILE_VARIABLES if variables.get(name)), None)
+    return None if named is None else read_key(named)
 
 
 def read_key(path: Path) -> Key:
@@ -61,11 +78,13 @@ def read_key(path: Path) -> Key:
     if not stat.S_ISREG(found.st_mode):
         raise refuse("it is not a regular file", "name a file that holds the key and nothing else")
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise refuse(f"{error.strerror}", "name a file of your own that you may read") from error
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise refuse("it is not a regular file", "name a file that holds the key and nothing else")
         if found.st_uid != os.geteuid():
             raise refuse("it belongs to another user", "copy it to a file of your own")
         mode = stat.S_IMODE(found.st_mode)

@@ -23,7 +23,7 @@ from assay.evaluator import Evaluator, load_evaluator
 from assay.files import write_atomic, write_json_atomic
 from assay.names import nearest
 from assay.paths import CACHE, owned_directory
-from assay.plan import KEY_VARIABLE, LAUNCH_FILES, EntryPlan, Plan
+from assay.plan import LAUNCH_FILES, EntryPlan, Plan
 from assay.process import finish
 from assay.profile import describe as describe_error
 from assay.record.sample import Baseline, PlannedTask, TaskPlan
@@ -98,7 +98,7 @@ def environment(plan: Plan, scratch: Scratch, key: Key | None, run_name: str) ->
         "PYTHONNOUSERSITE": "1",
         "VF_RUN_ID": run_name,
         # Without a key the evaluator wants the variable all the same; the server then ignores it.
-        KEY_VARIABLE: key.reveal() if key else "none",
+        evaluator.key_variable: key.reveal() if key else "none",
     }
 
 

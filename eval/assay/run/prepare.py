@@ -7,7 +7,6 @@ but not as locked is an error, never repaired behind the user's back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from assay import models, sandbox, setup
 from assay.console import say, step
@@ -121,10 +120,3 @@ def prepare_again(plan: Plan) -> Plan:
                 "check out the commit the run was made from, or run the profile by name",
             )
     return plan
-
-
-def key_path(given: Path | None, variable: str | None) -> Path | None:
-    """Where the endpoint's key is: the option before the variable; None when neither is set."""
-    if given is not None:
-        return given
-    return Path(variable) if variable else None

@@ -18,9 +18,9 @@ from assay.record.summary import EXIT_CODES
 from assay.run import native
 from assay.run.conduct import Finished, conduct
 from assay.run.endpoint import check_url
-from assay.run.key import KEY_FILE_VARIABLE, read_key
+from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
-from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, key_path, prepare, prepare_again
+from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,7 +44,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("--base-url", metavar="URL", help="a server that is already there, ending in /v1")
     parser.add_argument("--model", metavar="NAME", help="the name to ask that server for")
     parser.add_argument(
-        "--key-file", type=Path, metavar="FILE", help=f"its key (default: the path in ${KEY_FILE_VARIABLE})"
+        "--key-file",
+        type=Path,
+        metavar="FILE",
+        help=f"its key (default: the path in ${', else $'.join(KEY_FILE_VARIABLES)})",
     )
     parser.add_argument(
         "--runs", type=Path, default=RUNS, metavar="DIR", help="where the run directory is made"
@@ -59,10 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Before the plan: a wrong place is refused before minutes are spent on setting up.
     runs = _runs(arguments.runs)
     plan = _plan(arguments)
-    key = None
-    if plan.server.kind == "other":
-        path = key_path(arguments.key_file, os.environ.get(KEY_FILE_VARIABLE))
-        key = None if path is None else read_key(path)
+    key = _key(arguments) if plan.server.kind == "other" else None
     _banner(plan)
     finished = conduct(plan, key, runs)
     return _show(finished, arguments.json)
@@ -82,11 +82,13 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     choice = Choice(arguments.entry, arguments.runtime, _server(arguments), arguments.concurrency)
     if arguments.dry_run:
         return draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
-    if choice.server is not None:
-        path = key_path(arguments.key_file, os.environ.get(KEY_FILE_VARIABLE))
-        if path is not None:
-            read_key(path)
+    if choice.server is not None or profile.serve is None:
+        _key(arguments)
     return prepare(profile, choice)
+
+
+def _key(arguments: argparse.Namespace) -> Key | None:
+    return find_key(arguments.key_file, os.environ)
 
 
 def _resolved(arguments: argparse.Namespace) -> Plan:
