@@ -1,8 +1,8 @@
 """A Git mirror with the stand-in for Prime Envs at the two revisions that the test pins name.
 
 The repository is made from `tests/prime_envs/` with fixed names and dates, so its commits are the same on
-every machine: first the direct lane's revision, then the current one. `python tests/pinned/mirror.py FOLDER`
-makes one and prints both.
+every machine: first the direct lane's revision, then the current one. `python -m pinned.mirror FOLDER`, in
+tests/, makes one and prints both.
 """
 
 from __future__ import annotations
