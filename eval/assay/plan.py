@@ -7,7 +7,6 @@ server listens and where output goes differ from run to run and stand in the lau
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +14,24 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from assay import pinset
+from assay import dialect
+from assay.dialect.base import ENTRY, SHARED, Launch
 from assay.digest import value_digest
 from assay.errors import ConfigurationError
-from assay.evaluator import DockerLimits, load_evaluator
+from assay.evaluator import Dialect as DialectName
+from assay.evaluator import DockerLimits
 from assay.files import read_json
-from assay.profile import SEGMENT, Profile, RuntimeKind, choose_entries, describe, merge, read_toml
+from assay.profile import SEGMENT, RuntimeKind, describe
 
 NAME = "resolved.json"
-LAUNCH_FILES = ("local.toml", "entry.toml")
+LAUNCH_FILES = (SHARED, ENTRY)
 
 Egress = Literal["cut", "not enforced"]
-EGRESS: Mapping[RuntimeKind, Egress] = {"docker": "cut", "subprocess": "not enforced"}
+EGRESS: Mapping[RuntimeKind, Egress] = {
+    "docker": "cut",
+    "subprocess": "not enforced",
+    "none": "not enforced",
+}
 
 
 class OwnServer(BaseModel):
@@ -83,6 +88,7 @@ class EntryPlan(BaseModel):
         name: The entry.
         tasks: Tasks it must yield.
         rollouts: Rollouts of each.
+        seeds: Each rollout's seed, where it has one: the evaluator is then started once for each.
         launch: Text of `local.toml` and `entry.toml`, which go to the evaluator as they are.
         max_concurrent: Rollouts in flight.
     """
@@ -92,6 +98,7 @@ class EntryPlan(BaseModel):
     name: str = Field(pattern=SEGMENT)
     tasks: int = Field(gt=0)
     rollouts: int = Field(gt=0)
+    seeds: tuple[int, ...] = ()
     launch: Mapping[str, str]
     max_concurrent: int = Field(gt=0)
 
@@ -99,7 +106,8 @@ class EntryPlan(BaseModel):
     def _launches(self) -> Self:
         if set(self.launch) != set(LAUNCH_FILES):
             raise ValueError(f"launch holds {sorted(self.launch)}, expected {sorted(LAUNCH_FILES)}")
-        _ = self.taskset
+        if self.seeds and (len(self.seeds) != self.rollouts or len(set(self.seeds)) != self.rollouts):
+            raise ValueError(f"{len(set(self.seeds))} seeds for {self.rollouts} rollouts of {self.name}")
         return self
 
     @property
@@ -110,21 +118,11 @@ class EntryPlan(BaseModel):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The native invocations it takes, in their order."""
-        return (Part(self.name, 0, self.rollouts, None),)
-
-    @property
-    def native(self) -> dict[str, Any]:
-        """The evaluator's configuration as the launch files alone give it."""
-        layers = [tomllib.loads(self.launch[name]) for name in LAUNCH_FILES]
-        return merge(*layers)
-
-    @property
-    def taskset(self) -> str:
-        """The taskset's module as the entry names it; ValueError when it names none."""
-        try:
-            return str(self.native["env"]["taskset"]["id"])
-        except (KeyError, TypeError):
-            raise ValueError(f"entry {self.name} names no env.taskset.id") from None
+        if not self.seeds:
+            return (Part(self.name, 0, self.rollouts, None),)
+        return tuple(
+            Part(f"{self.name}/seed-{seed}", number, 1, seed) for number, seed in enumerate(self.seeds)
+        )
 
 
 class Plan(BaseModel):
@@ -134,10 +132,13 @@ class Plan(BaseModel):
         schema_version: Of this form.
         profile: The profile's name.
         description: What the profile is.
+        pins: The pin set that everything below is taken from.
         evaluator: The locked environment that asks and scores.
+        dialect: How its command is spoken to, and what its records mean.
+        key_variable: The variable that holds the endpoint's key for it.
         runtime: Where rollouts run.
         egress: Whether a rollout's network is cut, or not.
-        image: The sandbox image's id; None on the host runtime.
+        image: The sandbox image's id; None outside Docker.
         docker: Limits of each container.
         server: Whose answers are scored.
         entries: In the order they run.
@@ -145,10 +146,13 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal["assay/resolved/v1"] = "assay/resolved/v1"
+    schema_version: Literal["assay/resolved/v2"] = "assay/resolved/v2"
     profile: str = Field(pattern=SEGMENT)
     description: str
+    pins: str = Field(pattern=SEGMENT)
     evaluator: str = Field(pattern=SEGMENT)
+    dialect: DialectName
+    key_variable: str = Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}_KEY$")
     runtime: RuntimeKind
     egress: Egress
     image: str | None
@@ -166,6 +170,11 @@ class Plan(BaseModel):
             raise ValueError(f"image is {self.image!r} on the {self.runtime} runtime")
         if len({entry.name for entry in self.entries}) != len(self.entries):
             raise ValueError("two entries have one name")
+        for entry in self.entries:
+            try:
+                self.taskset(entry)
+            except ValueError as error:
+                raise ValueError(f"entry {entry.name}: {error}") from None
         return self
 
     @property
@@ -178,81 +187,13 @@ class Plan(BaseModel):
         """Rows the run must yield."""
         return sum(entry.planned for entry in self.entries)
 
+    def native(self, entry: EntryPlan) -> dict[str, Any]:
+        """The evaluator's configuration as an entry's launch files alone give it."""
+        return dialect.of(self.dialect).native(entry.launch[SHARED], entry.launch[ENTRY])
 
-def make_plan(
-    profile: Profile,
-    entry: str | None,
-    runtime: RuntimeKind,
-    image: str | None,
-    server: OtherServer | None,
-    max_concurrent: int | None,
-    configs: Path | None = None,
-) -> Plan:
-    """Build the plan of a profile.
-
-    Args:
-        profile: Assay's facts about it.
-        entry: One of its entries, or None for all.
-        runtime: Where rollouts run; must be one the profile allows.
-        image: The sandbox image's id, for Docker.
-        server: A server that is already there; None to start the profile's own.
-        max_concurrent: Rollouts in flight; None for what the entry says.
-        configs: Where the launch files are; the pin set's when None.
-
-    Raises:
-        ConfigurationError: a launch file is missing or wrong, the entry is unknown, the runtime is not
-            allowed, or the profile has no server of its own and none was given.
-    """
-    if runtime not in profile.runtimes:
-        raise runtime_refused(profile, runtime)
-    configs = configs or pinset.current().configs
-    entries = []
-    for facts in choose_entries(profile, entry):
-        paths = {
-            "local.toml": configs / "local.toml",
-            "entry.toml": configs / profile.name / f"{facts.name}.toml",
-        }
-        native = merge(*(read_toml(path) for path in paths.values()))
-        if native.get("num_rollouts") != facts.rollouts:
-            raise ConfigurationError(
-                f'entry "{facts.name}" of profile "{profile.name}" contradicts profiles.toml',
-                f"num_rollouts is {native.get('num_rollouts')}, expected {facts.rollouts}",
-                "make the two files agree",
-            )
-        entries.append(
-            EntryPlan(
-                name=facts.name,
-                tasks=facts.tasks,
-                rollouts=facts.rollouts,
-                launch={file: path.read_text("utf-8") for file, path in paths.items()},
-                max_concurrent=max_concurrent or int(native.get("max_concurrent") or 1),
-            )
-        )
-    if server is None and profile.serve is None:
-        raise ConfigurationError(
-            f'profile "{profile.name}" has no server of its own', "", "give one: --base-url URL --model NAME"
-        )
-    slots = max(planned.max_concurrent for planned in entries)
-    return Plan(
-        profile=profile.name,
-        description=profile.description,
-        evaluator=profile.evaluator,
-        runtime=runtime,
-        egress=EGRESS[runtime],
-        image=image,
-        docker=load_evaluator(profile.evaluator).docker,
-        server=server or OwnServer(model=str(profile.serve), slots=slots),
-        entries=tuple(entries),
-    )
-
-
-def runtime_refused(profile: Profile, runtime: RuntimeKind) -> ConfigurationError:
-    """The error for a runtime that the profile does not allow."""
-    return ConfigurationError(
-        f'profile "{profile.name}" does not run on the {runtime} runtime',
-        f"it allows: {', '.join(profile.runtimes)}; model-written code must not run on the host",
-        "start a Docker engine (apt-get install docker.io), then: eval/scripts/sandbox",
-    )
+    def taskset(self, entry: EntryPlan) -> str:
+        """The taskset as an entry names it."""
+        return dialect.of(self.dialect).taskset(self.native(entry))
 
 
 def load_plan(path: Path) -> Plan:
@@ -265,27 +206,39 @@ def load_plan(path: Path) -> Plan:
 
 
 def overrides(
-    plan: Plan, entry: EntryPlan, base_url: str, model: str, output: Path, run_name: str
+    plan: Plan,
+    entry: EntryPlan,
+    part: Part,
+    base_url: str,
+    model: str,
+    output: Path,
+    run_name: str,
+    routed: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The last layer of the evaluator's configuration: what differs from machine to machine and run to run.
 
     Args:
         plan: The plan.
         entry: The entry.
+        part: Which of its native invocations.
         base_url: Where the server listens.
         model: The name asked for.
-        output: The run directory; the evaluator writes into a folder of the entry's name in it.
+        output: The run directory; the evaluator writes into the part's folder in it.
         run_name: The run's name, which labels containers too.
+        routed: Native options that lead the taskset to its pinned data.
     """
-    runtime: dict[str, Any] = {"type": plan.runtime}
-    if plan.runtime == "docker":
-        runtime |= {"image": plan.image, "allow": [], **plan.docker.model_dump()}
-    return {
-        "model": model,
-        "max_concurrent": entry.max_concurrent,
-        "output_dir": str(output),
-        "push": False,
-        "run": {"name": run_name, "dir": entry.name},
-        "client": {"base_url": base_url, "api_key_var": load_evaluator(plan.evaluator).key_variable},
-        "env": {"agent": {"runtime": runtime}},
-    }
+    launch = Launch(
+        base_url=base_url,
+        model=model,
+        key_variable=plan.key_variable,
+        runtime=plan.runtime,
+        image=plan.image,
+        docker=plan.docker,
+        output=output,
+        folder=part.folder,
+        run_name=run_name,
+        max_concurrent=entry.max_concurrent,
+        seed=part.seed,
+        routed=routed,
+    )
+    return dialect.of(plan.dialect).overrides(launch)

@@ -1,9 +1,9 @@
 """Profiles: what is asked, as native evaluator TOML, and what Assay must know besides.
 
 `eval/configs/<profile>/<entry>.toml` is the evaluator's own configuration and goes to it unchanged, over the
-shared `eval/configs/local.toml`. `eval/configs/profiles.toml` holds the few facts that are Assay's: the
-evaluator, the runtimes a profile may use, whether it serves its own model, and how many tasks and rollouts
-each entry must yield.
+part that entries share (`eval/configs/local.toml`, or the one that the profile names). `profiles.toml` holds
+the few facts that are Assay's: the evaluator, the runtimes a profile may use, whether it serves its own
+model, and how many tasks and rollouts each entry must yield. Another pin set may bring its own folder.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from assay.errors import ConfigurationError
 from assay.names import nearest
 from assay.paths import relative
 
-RuntimeKind = Literal["docker", "subprocess"]
+# "none": the evaluator starts no program for a rollout, so there is nothing to put anywhere.
+RuntimeKind = Literal["docker", "subprocess", "none"]
 SEGMENT = r"^[a-z0-9][a-z0-9-]{0,63}$"
+SHARED = r"^([a-z0-9][a-z0-9-]{0,63}/)?[a-z0-9][a-z0-9-]{0,63}\.toml$"
 
 
 class EntryFacts(BaseModel):
@@ -31,6 +33,7 @@ class EntryFacts(BaseModel):
         name: One path segment; the entry's TOML is `<name>.toml` in the profile's folder.
         tasks: Tasks it must yield.
         rollouts: Rollouts of each task.
+        first_seed: Where each rollout has a seed of its own, that of the first; the next ones follow.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +41,14 @@ class EntryFacts(BaseModel):
     name: str = Field(pattern=SEGMENT)
     tasks: int = Field(gt=0)
     rollouts: int = Field(gt=0)
+    first_seed: int | None = Field(default=None, ge=0)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Each rollout's seed; empty where the entry gives none."""
+        if self.first_seed is None:
+            return ()
+        return tuple(range(self.first_seed, self.first_seed + self.rollouts))
 
 
 class Profile(BaseModel):
@@ -48,6 +59,8 @@ class Profile(BaseModel):
         description: What it is, in one sentence, printed with every result.
         evaluator: Folder below `eval/evaluators/`.
         runtimes: Where rollouts may run, the preferred first.
+        shared: The part that its entries share, below `eval/configs/`.
+        agentic: The model is given tools: it never belongs to another profile's result.
         serve: Name in `models.lock` of the model the run serves itself; None when the server must already
             be there.
         entry: Its entries, in the order they run.
@@ -59,6 +72,8 @@ class Profile(BaseModel):
     description: str
     evaluator: str = Field(pattern=SEGMENT)
     runtimes: tuple[RuntimeKind, ...] = Field(min_length=1)
+    shared: str = Field(default="local.toml", pattern=SHARED)
+    agentic: bool = False
     serve: str | None = None
     entry: tuple[EntryFacts, ...] = Field(min_length=1)
 

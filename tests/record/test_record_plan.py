@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from assay.digest import value_digest
 from assay.errors import ConfigurationError
 from assay.files import write_json_atomic
-from assay.plan import EGRESS, Plan, load_plan, make_plan, overrides
+from assay.plan import EGRESS, Plan, load_plan, overrides
+from assay.planning import make_plan
 from assay.profile import find_profile, load_profiles, merge
 
 NAME = st.from_regex(r"\A[a-z0-9][a-z0-9-]{0,12}\Z")
@@ -31,7 +32,10 @@ def plans(draw: st.DrawFn) -> Plan:
     value: dict[str, Any] = {
         "profile": draw(NAME),
         "description": draw(text),
+        "pins": draw(NAME),
         "evaluator": draw(NAME),
+        "dialect": "eval",
+        "key_variable": "QWEN_API_KEY",
         "runtime": runtime,
         "egress": EGRESS[runtime],
         "image": draw(text) if runtime == "docker" else None,
@@ -79,12 +83,12 @@ def test_any_other_value_in_a_plan_has_another_digest(plan: Plan, data: st.DataO
 
 
 def test_the_profiles_of_this_checkout_can_be_planned() -> None:
-    for profile in load_profiles().values():
+    for profile in (found for found in load_profiles().values() if found.evaluator == "verifiers"):
         for runtime in profile.runtimes:
-            plan = make_plan(profile, None, runtime, "image" if runtime == "docker" else None, None, None)
+            plan = make_plan(profile, None, runtime, "image" if runtime == "docker" else None)
             assert plan.planned == sum(facts.tasks * facts.rollouts for facts in profile.entry)
             assert plan.egress == EGRESS[runtime]
-            families = plan.entries[0].native["env"]["taskset"]["families"]
+            families = plan.native(plan.entries[0])["env"]["taskset"]["families"]
             assert sum(family["size"] for family in families) == plan.entries[0].tasks
 
 
@@ -92,14 +96,15 @@ def test_only_demo_may_run_on_the_host() -> None:
     for name, profile in load_profiles().items():
         assert ("subprocess" in profile.runtimes) == (name == "demo")
     with pytest.raises(ConfigurationError, match="does not run on the subprocess runtime"):
-        make_plan(find_profile("demo-full"), None, "subprocess", None, None, None)
+        make_plan(find_profile("demo-full"), None, "subprocess", None)
 
 
 def test_containers_have_their_network_cut_and_the_host_takes_no_such_key() -> None:
     for runtime in ("docker", "subprocess"):
         image = "sha256:0" if runtime == "docker" else None
-        plan = make_plan(find_profile("demo"), None, runtime, image, None, None)
-        over = overrides(plan, plan.entries[0], "http://127.0.0.1:1/v1", "m", Path("/runs/r"), "r")
+        plan = make_plan(find_profile("demo"), None, runtime, image)
+        (entry,) = plan.entries
+        over = overrides(plan, entry, entry.parts[0], "http://127.0.0.1:1/v1", "m", Path("/runs/r"), "r", {})
         assert over["push"] is False
         table = over["env"]["agent"]["runtime"]
         if runtime == "docker":

@@ -34,7 +34,7 @@ def test_progress_without_a_terminal_is_heartbeats_by_the_clock_without_control_
                 file.write("{}\n")
         return polls < 20
 
-    done = watch.watch("demo/x", 4, record, running, Cancellation(), heard.append)
+    done = watch.watch("demo/x", 4, lambda: record, running, Cancellation(), heard.append)
     lines = capsys.readouterr().err.splitlines()
     assert done == 4
     assert heard == [1, 2, 3, 4]

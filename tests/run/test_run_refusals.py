@@ -109,7 +109,7 @@ def test_a_resolved_run_can_be_run_again_as_it_stands_and_no_other_way(toy: Toy,
         (lambda plan: plan["entries"][0].update(name="a/b"), "entries.0.name"),
         (lambda plan: plan["entries"][0].update(tasks=0), "entries.0.tasks"),
         (lambda plan: plan["entries"][0]["launch"].pop("local.toml"), "launch holds ['entry.toml']"),
-        (lambda plan: plan["entries"][0]["launch"].update({"entry.toml": "a = ["}), "entries.0"),
+        (lambda plan: plan["entries"][0]["launch"].update({"entry.toml": "a = ["}), "entry count: "),
         (lambda plan: plan["entries"][0]["launch"].update({"entry.toml": ""}), "names no env.taskset.id"),
         (lambda plan: plan.update(surprise=1), "surprise"),
     ],
@@ -128,8 +128,8 @@ def test_a_resolved_run_that_does_not_hold_together_is_refused(
 def resolved_once(toy: Toy) -> dict[str, object]:
     """A resolved configuration of the profile `toy`, made without running it."""
     source = (
-        "import json; from assay.profile import find_profile; from assay.plan import make_plan;"
-        "plan = make_plan(find_profile('toy'), None, 'subprocess', None, None, None);"
+        "import json; from assay.profile import find_profile; from assay.planning import make_plan;"
+        "plan = make_plan(find_profile('toy'), None, 'subprocess', None);"
         "print(json.dumps(plan.model_dump(mode='json')))"
     )
     path = toy.outputs / "resolved.json"
@@ -405,6 +405,7 @@ def test_a_dry_run_needs_neither_key_nor_server_nor_engine(toy: Toy, runs: Path,
     assert done.json == {
         "status": "valid",
         "profile": "pair",
+        "pins": "production",
         "planned": 12,
         "plan_digest": done.json["plan_digest"],
     }

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from standin import Reply, StandIn
 
-from assay.plan import OtherServer, make_plan
+from assay.planning import make_plan
 from assay.profile import find_profile
 from toy_checkout import ROOT, processes, until
 
@@ -103,8 +103,9 @@ def begin(tmp_path: Path) -> Iterator[Callable[[StandIn], Real]]:
 
 def small_plan(server: StandIn) -> dict[str, Any]:
     """The plan of `demo` with fewer families and tasks."""
-    other = OtherServer(base_url=server.base_url, model=server.model)
-    plan = make_plan(find_profile("demo"), None, "subprocess", None, other, None).model_dump(mode="json")
+    profile = find_profile("demo")
+    made = make_plan(profile, None, "subprocess", None, server.base_url, server.model)
+    plan = made.model_dump(mode="json")
     (entry,) = plan["entries"]
     head, *families = entry["launch"]["entry.toml"].split("[[env.taskset.families]]")
     kept = [text for text in families if text.split('"')[1] in SIZES]

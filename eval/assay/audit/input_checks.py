@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay import models
+from assay import dialect, models
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.evaluator import load_evaluator
 from assay.paths import ROOT
-from assay.plan import LAUNCH_FILES, EntryPlan, OwnServer, overrides
+from assay.plan import EntryPlan, OwnServer, Part, overrides
 from assay.profile import merge
-from assay.run import native
+from assay.record.sample import TaskPlan
+from assay.run import native, route
 from assay.run.freeze import changes, expected, names
+from assay.run.tasks import list_tasks
 
 
 def unchanged(case: Case) -> Check:
@@ -93,29 +95,42 @@ def worktree(case: Case) -> Check:
 
 def configuration(case: Case) -> Check:
     """What the evaluator resolved is the launch files plus the declared overrides."""
+    evaluator = load_evaluator(case.plan.evaluator)
+    speech = dialect.of(case.plan.dialect)
     faults = []
     for entry in case.plan.entries:
-        recorded = case.json(case.provenance / "launch" / entry.name / "overrides.json")
-        base_url = recorded.get("client", {}).get("base_url", "")
-        output = Path(str(recorded.get("output_dir", "")))
-        if not _planned_address(case, str(base_url)):
-            faults.append(
-                f"provenance/launch/{entry.name}/overrides.json asks {base_url}, which is not planned"
-            )
-        declared = overrides(case.plan, entry, base_url, case.plan.server.model, output, output.name)
-        if declared != recorded:
-            faults.append(f"provenance/launch/{entry.name}/overrides.json overrides more than is declared")
-        faults += _launched(case, entry)
-        resolved = case.json(case.run / entry.name / "configs" / "resolved" / "eval.json")
-        faults += lacking(merge(entry.native, recorded), resolved, f"{entry.name}/configs/resolved/eval.json")
+        for part in entry.parts:
+            name = f"provenance/launch/{part.folder}/overrides.json"
+            recorded = case.json(case.run / name)
+            base_url = str(speech.base_url(recorded) or "")
+            if not _planned_address(case, base_url):
+                faults.append(f"{name} asks {base_url}, which is not planned")
+            output = Path(str(recorded.get("output_dir", "")))
+            run = speech.run_directory(output, part.folder)
+            routed = route.declared(evaluator, case.plan.taskset(entry), recorded)
+            model = case.plan.server.model
+            declared = overrides(case.plan, entry, part, base_url, model, run, run.name, routed)
+            if declared != recorded:
+                faults.append(f"{name} overrides more than is declared")
+            faults += _launched(case, part)
+            faults += _resolved(case, entry, part, recorded)
     return judge("configuration", faults, "the evaluator's resolved configuration is launch plus overrides")
 
 
-def _launched(case: Case, entry: EntryPlan) -> list[str]:
+def _resolved(case: Case, entry: EntryPlan, part: Part, recorded: Mapping[str, Any]) -> list[str]:
+    """What the evaluator says it resolved, against what it was given."""
+    name = f"{part.folder}/configs/resolved/eval.json"
+    if not (case.run / name).exists() and case.plan.dialect == "vf-eval-v0":
+        # Verifiers 0.1 writes no resolved configuration: its metadata repeat parts of it, which records hold.
+        return []
+    return lacking(merge(case.plan.native(entry), recorded), case.json(case.run / name), name)
+
+
+def _launched(case: Case, part: Part) -> list[str]:
     """What is odd about the recorded command; paths differ from machine to machine, names do not."""
-    name = f"provenance/launch/{entry.name}/command.json"
+    name = f"provenance/launch/{part.folder}/command.json"
     words = case.json(case.run / name).get("command")
-    expected = native.command(case.plan, [Path(file) for file in (*LAUNCH_FILES, "overrides.json")])
+    expected = native.command(case.plan, [Path(file) for file in dialect.of(case.plan.dialect).files])
     shown = [Path(str(word)).name for word in words] if isinstance(words, list) else None
     if shown == [Path(word).name for word in expected]:
         return []
@@ -162,10 +177,12 @@ def tasks(case: Case) -> Check:
     return judge("tasks", faults, "keys, order, prompts and baselines follow from the taskset alone")
 
 
-def _describe(case: Case, entry: EntryPlan) -> Any:
+def _describe(case: Case, entry: EntryPlan) -> TaskPlan:
     with tempfile.TemporaryDirectory() as name:
         scratch = native.Scratch(Path(name))
-        config = scratch.path / "entry.toml"
-        config.write_text(entry.launch["entry.toml"], "utf-8")
-        env = native.environment(case.plan, scratch, None, "audit")
-        return native.describe_tasks(case.plan, entry, config, env, scratch.path)
+        evaluator = load_evaluator(case.plan.evaluator)
+        routed = route.to_data(evaluator, case.plan.taskset(entry))
+        cwd = routed.directory(scratch.path / "work")
+        files = native.write_launch(case.plan, entry, scratch.folder("launch"), routed.overrides)
+        env = native.environment(case.plan, scratch, None, "audit", routed)
+        return list_tasks(case.plan, entry, files, env, cwd)

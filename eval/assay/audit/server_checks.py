@@ -73,9 +73,8 @@ def requests(case: Case) -> Check:
     """Each model call went to the planned model, with the planned sampling."""
     faults = []
     for entry in case.plan.entries:
-        sampling = {
-            key: value for key, value in entry.native.get("sampling", {}).items() if key != "extra_body"
-        }
+        asked = case.plan.native(entry).get("sampling", {})
+        sampling = {key: value for key, value in asked.items() if key != "extra_body"}
         for episode in case.episodes(entry.name):
             for trace in episode.value["traces"]:
                 for call in trace.get("calls", []):

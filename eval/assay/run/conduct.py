@@ -13,10 +13,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,76 +27,27 @@ from assay.evaluator import Evaluator, load_evaluator
 from assay.files import write_json_atomic
 from assay.paths import OWNED, owned_directory
 from assay.plan import NAME as RESOLVED
-from assay.plan import EntryPlan, OwnServer, Plan, overrides
+from assay.plan import EntryPlan, OwnServer, Part, Plan, overrides
 from assay.process import end, start
-from assay.record.episodes import TRACES
+from assay.record import dialects
 from assay.record.manifest import write_manifest
 from assay.record.results import derive, summarise, write_results
-from assay.record.sample import TaskPlan
 from assay.record.summary import Summary
-from assay.run import containers, native, provenance
-from assay.run.endpoint import Endpoint, Identity, probe
+from assay.run import containers, native, provenance, route
+from assay.run.endpoint import Endpoint, probe
 from assay.run.freeze import changes, freeze
 from assay.run.key import Key
 from assay.run.native import Scratch
+from assay.run.progress import Progress
 from assay.run.serving import serve
-from assay.run.state import EntryState, Owner, Phase, State, now, save_state, this_process
+from assay.run.state import EntryState, Owner, Phase, State, now, this_process
+from assay.run.tasks import list_tasks
 from assay.run.watch import Cancellation, cancellation, count_lines, watch
 from assay.run.worktree import look
 
 CLEANUP_GRACE_S = 30.0
 DIRECTORY_ATTEMPTS = 3
 OWNER = "owner.json"
-
-
-@dataclass
-class Progress:
-    """What is known of a run so far; `conduct` alone changes it.
-
-    Attributes:
-        run: Its directory.
-        plan: What it does.
-        state: As last saved.
-        tasks: What each entry asks.
-        problems: Faults that fail the run.
-        notes: Faults that do not.
-        identity: What the server claimed first.
-        seconds: Wall time by phase.
-    """
-
-    run: Path
-    plan: Plan
-    state: State
-    tasks: dict[str, TaskPlan] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    identity: Identity | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def save(
-        self, phase: Phase | None = None, error: str | None = None, error_exit_code: int | None = None
-    ) -> None:
-        """Write the state, in a new phase if one is given, with what ended the run if something did."""
-        changed = {"phase": phase or self.state.phase, "error": error or self.state.error}
-        self.state = self.state.model_copy(update={**changed, "error_exit_code": error_exit_code})
-        save_state(self.run, self.state)
-
-    def entry(self, name: str, **changed: object) -> None:
-        """Change one entry's state and write it."""
-        entries = tuple(
-            entry.model_copy(update=changed) if entry.name == name else entry for entry in self.state.entries
-        )
-        self.state = self.state.model_copy(update={"entries": entries})
-        save_state(self.run, self.state)
-
-    @contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
-        """Add the block's wall time to a phase."""
-        begin = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + time.monotonic() - begin, 3)
 
 
 @dataclass(frozen=True)
@@ -213,8 +164,8 @@ def _ask(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellat
         pool.submit(importlib.import_module, "scipy.stats")
         progress.save("running")
         for entry in plan.entries:
-            if asked.asked:
-                return
+            if asked.asked or progress.problems:
+                break
             _run_entry(progress, entry, endpoint, scratch, extra, asked)
             if not asked.asked:
                 _check_again(progress, entry, endpoint, evaluator, before)
@@ -255,17 +206,20 @@ def _endpoint(
 
 def _describe(progress: Progress, scratch: Scratch, key: Key | None, cancelled: Callable[[], bool]) -> None:
     plan = progress.plan
-    env = native.environment(plan, scratch, key, progress.run.name)
     for entry in plan.entries:
-        launch = _launch_folder(progress, entry)
-        native.write_launch(launch, entry, {})
-        tasks = native.describe_tasks(plan, entry, launch / "entry.toml", env, scratch.path, cancelled)
+        routed = route.to_data(load_evaluator(plan.evaluator), plan.taskset(entry))
+        cwd = routed.directory(scratch.path / "work" / entry.name)
+        env = native.environment(plan, scratch, key, progress.run.name, routed)
+        launch = _launch_folder(progress, entry.name)
+        files = native.write_launch(plan, entry, launch, routed.overrides)
+        tasks = list_tasks(plan, entry, files, env, cwd, cancelled)
         progress.tasks[entry.name] = tasks
+        progress.routed[entry.name] = routed
         provenance.record_tasks(progress.run, entry.name, tasks)
 
 
-def _launch_folder(progress: Progress, entry: EntryPlan) -> Path:
-    return provenance.folder(progress.run) / "launch" / entry.name
+def _launch_folder(progress: Progress, folder: str) -> Path:
+    return provenance.folder(progress.run) / "launch" / folder
 
 
 def _run_entry(
@@ -276,44 +230,73 @@ def _run_entry(
     extra: Mapping[str, str],
     asked: Cancellation,
 ) -> None:
-    plan, run = progress.plan, progress.run
+    """Ask everything of one entry; what goes wrong is told in the record, and what has finished stays."""
     if progress.identity is not None:
-        provenance.record_server(run, entry.name, "before", progress.identity)
-    over = overrides(plan, entry, endpoint.base_url, endpoint.model, run, run.name)
-    files = native.write_launch(_launch_folder(progress, entry), entry, over)
-    words = native.command(plan, files)
-    env = native.environment(plan, scratch, endpoint.key, run.name) | {"TMPDIR": str(scratch.temporary())}
-    env |= extra
-    write_json_atomic(
-        _launch_folder(progress, entry) / "command.json",
-        {"command": words, "variables": sorted(env), "working_directory": str(scratch.path)},
-    )
+        provenance.record_server(progress.run, entry.name, "before", progress.identity)
     progress.entry(entry.name, started_at=now())
-    with progress.timed("native"), (run / "run.log").open("ab") as log:
-        child = start(words, env=env, cwd=scratch.path, stdout=log, death_signal=signal.SIGTERM)
+    before = 0
+    code = 0
+    for part in entry.parts:
+        if asked.asked or code:
+            break
+        try:
+            code = _run_part(progress, entry, part, before, endpoint, scratch, extra, asked)
+        except (AssayError, OSError) as error:
+            progress.problems.append(f"{part.folder}: the evaluator cannot be run: {error}")
+            break
+        before += count_lines(_record_of(progress, part))
+    progress.entry(entry.name, finished=before, ended_at=now(), native_exit_code=code)
+
+
+def _run_part(
+    progress: Progress,
+    entry: EntryPlan,
+    part: Part,
+    finished: int,
+    endpoint: Endpoint,
+    scratch: Scratch,
+    extra: Mapping[str, str],
+    asked: Cancellation,
+) -> int:
+    """Start the evaluator once and watch it; `finished` rollouts of the entry are there already."""
+    plan, run = progress.plan, progress.run
+    routed = progress.routed[entry.name]
+    cwd = routed.directory(scratch.path / "work" / entry.name)
+    over = overrides(plan, entry, part, endpoint.base_url, endpoint.model, run, run.name, routed.overrides)
+    launch = _launch_folder(progress, part.folder)
+    words = native.command(plan, native.write_launch(plan, entry, launch, over))
+    said = native.variables(plan, scratch, run.name, routed) | {"TMPDIR": str(scratch.temporary()), **extra}
+    provenance.record_launch(launch, words, said, plan.key_variable, cwd, routed)
+    env = native.environment(plan, scratch, endpoint.key, run.name, routed) | said
+    log = run / "run.log"
+    with progress.timed("native"), log.open("ab") as stream:
+        child = start(words, env=env, cwd=cwd, stdout=stream, death_signal=signal.SIGTERM)
         try:
             watch(
-                f"{plan.profile}/{entry.name}",
-                entry.planned,
-                run / entry.name / TRACES,
+                f"{plan.profile}/{part.folder}",
+                entry.tasks * part.rollouts,
+                lambda: _record_of(progress, part),
                 lambda: child.poll() is None,
                 asked,
-                lambda count: progress.entry(entry.name, finished=count),
+                lambda count: progress.entry(entry.name, finished=finished + count),
             )
             if asked.asked:
                 _stop(progress, child, asked)
         finally:
             code = end(child, signal.SIGKILL if asked.urgent else signal.SIGTERM)
-            if plan.runtime == "docker" and containers.sweep(run.name) is None:
+            if plan.runtime == "docker" and containers.sweep(run.name, run / part.folder) is None:
                 progress.notes.append(
-                    f"{entry.name}: the Docker engine does not answer any more; "
+                    f"{part.folder}: the Docker engine does not answer any more; "
                     "containers that it kept are removed before the next run"
                 )
-    done = count_lines(run / entry.name / TRACES)
-    progress.entry(entry.name, finished=done, ended_at=now(), native_exit_code=code)
     if code != 0 and not asked.asked:
-        words_said = native.last_words((run / "run.log").read_bytes())
-        progress.notes.append(f"{entry.name}: the evaluator ended with exit code {code}: {words_said}")
+        words_said = native.last_words(log.read_bytes())
+        progress.notes.append(f"{part.folder}: the evaluator ended with exit code {code}: {words_said}")
+    return code
+
+
+def _record_of(progress: Progress, part: Part) -> Path:
+    return dialects.of(progress.plan.dialect).record(progress.run / part.folder)
 
 
 def _stop(progress: Progress, child: subprocess.Popen[bytes], asked: Cancellation) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay import models, pinset, sandbox, setup
+from assay import data, models, pinset, sandbox, setup
 from assay.digest import combined_digest, sha256_bytes, sha256_files, tree_digests
 from assay.errors import VerificationError
-from assay.evaluator import Evaluator
-from assay.paths import EVAL, ROOT, RUNTIME, TASKSETS, relative
+from assay.evaluator import Evaluator, load_evaluator
+from assay.paths import EVAL, EVALUATORS, ROOT, RUNTIME, TASKSETS, relative
 from assay.plan import OwnServer, Plan
+from assay.run import route
 
 LOCKS = ("build.lock", "requirements.lock", "models.lock", "flake.lock")
 EVALUATOR_FILES = ("evaluator.toml", "build.lock", "requirements.lock")
@@ -23,7 +24,12 @@ EVALUATOR_FILES = ("evaluator.toml", "build.lock", "requirements.lock")
 def lock_files(evaluator: str) -> list[Path]:
     """The files that pin what runs: locks, the evaluator's description, the sandbox's recipe; sorted."""
     pins = pinset.current()
-    named = [pins.file(name) for name in LOCKS]
+    described = load_evaluator(evaluator)
+    locks = [*LOCKS, *(["prime-envs.lock"] if described.sources else [])]
+    locks += ["datasets.lock"] if described.route else []
+    named = [pins.file(name) for name in locks]
+    # The programs that list upstream's tasks in their evaluators' environments.
+    named += EVALUATORS.glob("*.py")
     named += [pins.evaluator(evaluator) / name for name in EVALUATOR_FILES]
     folders = [RUNTIME, *([pins.directory] if pins.directory else [])]
     recipe = {path.name for folder in folders for path in folder.iterdir() if is_recipe(folder, path)}
@@ -47,10 +53,10 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
 
     Returns:
         SHA-256 by name: `file:<path>`, `tree:<path>`, `environment:<name>`, `model:<name>`, `sandbox:image`,
-        `launch:<entry>/<file>`.
+        `launch:<entry>/<file>`, `data:<name>/<path>`.
 
     Raises:
-        PrerequisiteError: an environment, the model or the image is missing.
+        PrerequisiteError: an environment, the model, the image or task data are missing.
         VerificationError: one of them is not what its lock says.
     """
     inputs: dict[str, str] = {}
@@ -69,6 +75,8 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
             inputs[f"model:{plan.server.model}"] = models.entry(plan.server.model).sha256
         if plan.runtime == "docker":
             inputs["sandbox:image"] = sandbox.check().image_id
+        for name in route.names(plan, evaluator):
+            inputs |= data.frozen(name)
         inputs.update(environments)
     return dict(sorted(inputs.items()))
 
@@ -89,6 +97,8 @@ def expected(plan: Plan, evaluator: Evaluator) -> set[str]:
         found.add(f"model:{plan.server.model}")
     if plan.runtime == "docker":
         found.add("sandbox:image")
+    for name in route.names(plan, evaluator):
+        found |= set(data.frozen_names(name))
     return found
 
 

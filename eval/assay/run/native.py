@@ -7,30 +7,25 @@ environment alone. Everything it writes lands in the run directory or in the run
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from assay.errors import ConfigurationError, PrerequisiteError, RunError
+from assay import dialect, pinset
+from assay.errors import ConfigurationError, PrerequisiteError
 from assay.evaluator import Evaluator, load_evaluator
-from assay.files import write_atomic, write_json_atomic
-from assay.names import nearest
-from assay.paths import CACHE, owned_directory
-from assay.plan import LAUNCH_FILES, EntryPlan, Plan
+from assay.paths import CACHE, owned_directory, relative
+from assay.plan import EntryPlan, Plan
 from assay.process import finish
-from assay.profile import describe as describe_error
-from assay.record.sample import Baseline, PlannedTask, TaskPlan
 from assay.run.key import Key
+from assay.run.route import Routed
 from assay.shell import python_variables
 
-DESCRIBE_TIMEOUT_S = 300.0
+VALIDATE_TIMEOUT_S = 300.0
 TEMPORARY = "temporary"
 PASSED_ON = ("LANG", "LC_ALL", "TZ", "DOCKER_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -70,7 +65,9 @@ class Scratch:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def environment(plan: Plan, scratch: Scratch, key: Key | None, run_name: str) -> dict[str, str]:
+def environment(
+    plan: Plan, scratch: Scratch, key: Key | None, run_name: str, routed: Routed | None = None
+) -> dict[str, str]:
     """The evaluator's whole environment.
 
     Args:
@@ -78,65 +75,78 @@ def environment(plan: Plan, scratch: Scratch, key: Key | None, run_name: str) ->
         scratch: The run's private folder.
         key: The endpoint's key.
         run_name: Labels what the evaluator starts, so that it can be found again.
+        routed: How the entry's taskset finds its data.
     """
-    evaluator = load_evaluator(plan.evaluator)
-    binaries = evaluator.binaries
+    # Without a key the evaluator wants the variable all the same; the server then ignores it.
+    secret = {plan.key_variable: key.reveal() if key else "none"}
+    return variables(plan, scratch, run_name, routed) | secret
+
+
+def variables(plan: Plan, scratch: Scratch, run_name: str, routed: Routed | None = None) -> dict[str, str]:
+    """The evaluator's environment but for its key: nothing secret stands in it.
+
+    Args:
+        plan: What runs.
+        scratch: The run's private folder.
+        run_name: See `environment`.
+        routed: See `environment`.
+    """
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    evaluator = load_evaluator(plan.evaluator)
     return {
         **passed,
         **python_variables(),
         **evaluator.environment,
-        "PATH": os.pathsep.join([str(binaries), os.environ.get("PATH", os.defpath)]),
-        "VIRTUAL_ENV": str(binaries.parent),
+        **(routed.environment if routed else {}),
+        "PATH": os.pathsep.join([str(evaluator.binaries), os.environ.get("PATH", os.defpath)]),
+        "VIRTUAL_ENV": str(evaluator.binaries.parent),
         "HOME": str(scratch.folder("home")),
         "XDG_CACHE_HOME": str(scratch.folder("cache")),
         "TMPDIR": str(scratch.folder("tmp")),
         "HF_HOME": str(scratch.folder("hf")),
         "HF_DATASETS_CACHE": str(scratch.folder("arrow")),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "UV_CACHE_DIR": str(owned_directory(CACHE / "uv")),
         "PYTHONNOUSERSITE": "1",
         "VF_RUN_ID": run_name,
-        # Without a key the evaluator wants the variable all the same; the server then ignores it.
-        evaluator.key_variable: key.reveal() if key else "none",
     }
 
 
-def write_launch(folder: Path, entry: EntryPlan, over: Mapping[str, Any]) -> list[Path]:
-    """Write an entry's launch files and the overrides, and return them in their layering order."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name in LAUNCH_FILES:
-        write_atomic(folder / name, entry.launch[name].encode("utf-8"))
-        paths.append(folder / name)
-    write_json_atomic(folder / "overrides.json", over)
-    return [*paths, folder / "overrides.json"]
+def write_launch(plan: Plan, entry: EntryPlan, folder: Path, over: Mapping[str, Any]) -> list[Path]:
+    """Write an entry's launch files and the overrides, and return what the native command is given."""
+    return dialect.of(plan.dialect).write(folder, entry.launch, over)
 
 
-def command(plan: Plan, files: list[Path], dry_run: bool = False) -> list[str]:
-    """The evaluator's native command line over layered configuration files."""
+def command(plan: Plan, files: Sequence[Path]) -> list[str]:
+    """The evaluator's native command line over the launch files."""
     evaluator = load_evaluator(plan.evaluator)
-    words = [str(evaluator.binaries / evaluator.command)]
-    for path in files:
-        words += ["@", str(path)]
-    return [*words, "--no-rich", "--no-push", *(["--dry-run"] if dry_run else [])]
+    return dialect.of(plan.dialect).command(evaluator.binaries / evaluator.command, files)
 
 
-def validate(plan: Plan, entry: EntryPlan, files: list[Path], env: Mapping[str, str], cwd: Path) -> None:
+def validate(plan: Plan, entry: EntryPlan, files: Sequence[Path], env: Mapping[str, str], cwd: Path) -> None:
     """Let the evaluator itself resolve and validate an entry's configuration.
 
     Raises:
         ConfigurationError: it refuses; the message holds its last words.
+        PrerequisiteError: the evaluator is not set up.
     """
     evaluator = load_evaluator(plan.evaluator)
     program(evaluator, evaluator.command)
-    done = finish(command(plan, files, dry_run=True), env=env, cwd=cwd, timeout_s=DESCRIBE_TIMEOUT_S)
+    words = dialect.of(plan.dialect).dry_run(evaluator, files)
+    done = finish(words, env=env, cwd=cwd, timeout_s=VALIDATE_TIMEOUT_S)
     if done.returncode != 0:
         raise ConfigurationError(
             f'the evaluator refuses entry "{entry.name}" of profile "{plan.profile}"',
             last_words(done.stderr or done.stdout),
-            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
+            f"edit {entry_file(plan, entry)}",
         )
+
+
+def entry_file(plan: Plan, entry: EntryPlan) -> str:
+    """Where an entry's own configuration stands, as a user would type it."""
+    return relative(pinset.current().configs / plan.profile / f"{entry.name}.toml")
 
 
 def program(evaluator: Evaluator, name: str) -> Path:
@@ -149,74 +159,6 @@ def program(evaluator: Evaluator, name: str) -> Path:
             f"eval/scripts/setup {evaluator.name}",
         )
     return path
-
-
-def describe_tasks(
-    plan: Plan,
-    entry: EntryPlan,
-    config: Path,
-    env: Mapping[str, str],
-    cwd: Path,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> TaskPlan:
-    """Ask the taskset itself which tasks an entry will ask, without a model.
-
-    Args:
-        plan: The plan.
-        entry: The entry.
-        config: Its native TOML.
-        env: The evaluator's environment.
-        cwd: Where the command runs.
-        cancelled: Asked again and again: whether to give up.
-
-    Raises:
-        ConfigurationError: the taskset is none of the evaluator's, or refuses the configuration, or yields
-            another number of tasks than expected.
-        PrerequisiteError: the evaluator is not set up.
-        CancelledError: `cancelled` said so.
-        RunError: it answers something else than a description.
-    """
-    evaluator = load_evaluator(plan.evaluator)
-    taskset = entry.taskset
-    # The plan may be a stranger's: only modules that this checkout installs are run.
-    if taskset not in evaluator.tasksets:
-        raise ConfigurationError(
-            f'entry "{entry.name}" asks for the taskset "{taskset}"',
-            f'evaluator "{evaluator.name}" does not have it; {nearest(taskset, evaluator.tasksets)}',
-            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
-        )
-    done = finish(
-        [program(evaluator, "python"), "-m", f"{taskset}.describe", config],
-        env=env,
-        cwd=cwd,
-        timeout_s=DESCRIBE_TIMEOUT_S,
-        cancelled=cancelled,
-    )
-    if done.returncode != 0:
-        raise ConfigurationError(
-            f'the taskset of entry "{entry.name}" refuses its configuration',
-            last_words(done.stderr),
-            f"edit eval/configs/{plan.profile}/{entry.name}.toml",
-        )
-    try:
-        value = json.loads(done.stdout)
-        tasks = TaskPlan(
-            tasks=tuple(PlannedTask.model_validate(task) for task in value["tasks"]),
-            baselines={
-                name: Baseline.model_validate(family["baseline"])
-                for name, family in value["families"].items()
-                if family["baseline"] is not None
-            },
-        )
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise RunError(f"the taskset {taskset} does not describe its tasks", describe_error(error)) from error
-    if len(tasks.tasks) != entry.tasks:
-        raise ConfigurationError(
-            f'entry "{entry.name}" yields {len(tasks.tasks)} tasks, expected {entry.tasks}',
-            "profiles.toml and the entry's TOML disagree",
-            "make the two files agree",
-        )
-    return tasks
 
 
 def last_words(output: bytes, lines: int = 4) -> str:

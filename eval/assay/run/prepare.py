@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from assay import models, sandbox, setup
 from assay.console import say, step
 from assay.errors import PrerequisiteError
-from assay.plan import OtherServer, Plan, make_plan
+from assay.evaluator import load_evaluator
+from assay.plan import Plan
+from assay.planning import make_plan, require_evaluator
 from assay.profile import Profile, RuntimeKind
+from assay.run import route
 
 PLACEHOLDER_IMAGE = "assay-sandbox"
 
@@ -24,13 +27,15 @@ class Choice:
     Attributes:
         entry: One entry of the profile, or None for all.
         runtime: Where rollouts run, or None for the first that is there.
-        server: A server that is already there, or None.
+        base_url: Where a server is already, or None for the profile's.
+        model: The name to ask it for, or None for the profile's.
         max_concurrent: Rollouts in flight, or None for what the entry says.
     """
 
     entry: str | None = None
     runtime: RuntimeKind | None = None
-    server: OtherServer | None = None
+    base_url: str | None = None
+    model: str | None = None
     max_concurrent: int | None = None
 
 
@@ -43,7 +48,7 @@ def choose_runtime(profile: Profile, wanted: RuntimeKind | None) -> RuntimeKind:
     if wanted is not None:
         return wanted
     for kind in profile.runtimes:
-        if kind == "subprocess":
+        if kind != "docker":
             return kind
         if sandbox.engine() is not None:
             return kind
@@ -80,11 +85,12 @@ def prepare(profile: Profile, choice: Choice) -> Plan:
         AssayError: a choice does not fit the profile, or something cannot be set up.
     """
     runtime = choose_runtime(profile, choice.runtime)
-    # Refuse what cannot be planned before minutes are spent on setting it up.
-    draft(profile, choice, runtime, PLACEHOLDER_IMAGE)
+    # Refuse what cannot be planned, and tell all that is missing, before minutes are spent on setting it up.
+    plan = draft(profile, choice, runtime, PLACEHOLDER_IMAGE)
+    route.require(route.names(plan, load_evaluator(plan.evaluator)))
     setup.ensure(setup.ENVIRONMENTS[profile.evaluator])
-    if choice.server is None and profile.serve is not None:
-        models.fetch(profile.serve)
+    if plan.server.kind == "own":
+        models.fetch(plan.server.model)
     image = sandbox_image() if runtime == "docker" else None
     return draft(profile, choice, runtime, image)
 
@@ -96,7 +102,8 @@ def draft(profile: Profile, choice: Choice, runtime: RuntimeKind, image: str | N
         choice.entry,
         runtime,
         image if runtime == "docker" else None,
-        choice.server,
+        choice.base_url,
+        choice.model,
         choice.max_concurrent,
     )
 
@@ -105,9 +112,11 @@ def prepare_again(plan: Plan) -> Plan:
     """Check that a resolved plan can run as it stands, setting up what is missing; returns it unchanged.
 
     Raises:
-        PrerequisiteError: it wants another sandbox image than this checkout builds.
+        ConfigurationError: it is of another pin set, or of another description of its evaluator.
+        PrerequisiteError: its data are missing, or it wants another sandbox image than this checkout builds.
         AssayError: something cannot be set up.
     """
+    route.require(route.names(plan, require_evaluator(plan)))
     setup.ensure(setup.ENVIRONMENTS[plan.evaluator])
     if plan.server.kind == "own":
         models.fetch(plan.server.model)

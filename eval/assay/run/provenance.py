@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from assay.plan import Plan
 from assay.record.sample import TaskPlan
 from assay.run.endpoint import Identity
 from assay.run.freeze import lock_files
+from assay.run.route import Routed
 from assay.run.worktree import Worktree
 from assay.setup import installed_uv
 from assay.shell import judge, read_lock
@@ -62,6 +63,35 @@ def record_tasks(run: Path, entry: str, tasks: TaskPlan) -> None:
     path = folder(run) / "tasks"
     path.mkdir(exist_ok=True)
     write_json_atomic(path / f"{entry}.json", tasks.model_dump(mode="json"))
+
+
+def record_launch(
+    launch: Path,
+    words: Sequence[str],
+    variables: Mapping[str, str],
+    key_variable: str,
+    working_directory: Path,
+    routed: Routed,
+) -> None:
+    """Write how the evaluator is started: its command, and its environment but for the key.
+
+    Args:
+        launch: The folder of its launch files.
+        words: The native command.
+        variables: Its environment without the key.
+        key_variable: Where the key is: the name alone.
+        working_directory: Where it runs.
+        routed: How its taskset finds its data.
+    """
+    value = {
+        "command": list(words),
+        "variables": sorted([*variables, key_variable]),
+        "environment": dict(sorted(variables.items())),
+        "key_variable": key_variable,
+        "working_directory": str(working_directory),
+    }
+    write_json_atomic(launch / "command.json", value)
+    write_json_atomic(launch / "route.json", routed.describe())
 
 
 def record_server(run: Path, entry: str, when: str, identity: Identity) -> None:

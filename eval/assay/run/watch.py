@@ -104,7 +104,7 @@ def count_lines(path: Path) -> int:
 def watch(
     label: str,
     total: int,
-    record: Path,
+    record: Callable[[], Path],
     running: Callable[[], bool],
     asked: Cancellation,
     heard: Callable[[int], None],
@@ -114,7 +114,8 @@ def watch(
     Args:
         label: What is running.
         total: Rollouts planned.
-        record: The JSONL file that grows by one line a rollout.
+        record: Where the JSONL file is that grows by one line a rollout; some evaluators choose its folder
+            themselves, so it is asked again and again.
         running: Whether the child still runs.
         asked: What signals ask for.
         heard: Called with the count whenever it has changed.
@@ -128,10 +129,11 @@ def watch(
     with _display(label, total) as show:
         while True:
             alive = running()
-            now_size = record.stat().st_size if record.exists() else 0
+            path = record()
+            now_size = path.stat().st_size if path.exists() else 0
             if now_size != size:
                 size = now_size
-                done = count_lines(record)
+                done = count_lines(path)
                 if done != meter.done:
                     meter.update(done)
                     heard(done)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assay.cli import answer, shared
 from assay.console import say
 from assay.errors import ConfigurationError
+from assay.evaluator import load_evaluator
 from assay.paths import OWNED, RUNS, owned_directory
-from assay.plan import OtherServer, Plan, load_plan, overrides, runtime_refused
+from assay.plan import EntryPlan, Plan, load_plan, overrides
+from assay.planning import require_evaluator, runtime_refused
 from assay.profile import find_profile
 from assay.record.render import show
 from assay.record.summary import EXIT_CODES
-from assay.run import native
+from assay.run import native, route
 from assay.run.conduct import Finished, conduct
 from assay.run.endpoint import check_url
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
 from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
+from assay.run.tasks import describes_itself, list_tasks
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -79,10 +83,18 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         plan = _resolved(arguments)
         return plan if arguments.dry_run else prepare_again(plan)
     profile = find_profile(arguments.profile)
-    choice = Choice(arguments.entry, arguments.runtime, _server(arguments), arguments.concurrency)
+    choice = Choice(
+        arguments.entry, arguments.runtime, arguments.base_url, arguments.model, arguments.concurrency
+    )
     if arguments.dry_run:
         return draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
-    if choice.server is not None or profile.serve is None:
+    if profile.serve is not None and arguments.base_url is None and arguments.key_file is not None:
+        raise ConfigurationError(
+            f'profile "{profile.name}" serves its own model, which has a key of its own',
+            "--key-file is for a server that is already there",
+            "leave it out, or give --base-url and --model too",
+        )
+    if profile.serve is None or arguments.base_url is not None:
         _key(arguments)
     return prepare(profile, choice)
 
@@ -107,24 +119,13 @@ def _resolved(arguments: argparse.Namespace) -> Plan:
             "leave that out, or name a profile instead",
         )
     plan = load_plan(Path(arguments.profile))
+    require_evaluator(plan)
     profile = find_profile(plan.profile)
     if plan.runtime not in profile.runtimes:
         raise runtime_refused(profile, plan.runtime)
     if plan.server.kind == "other":
         check_url(plan.server.base_url)
     return plan
-
-
-def _server(arguments: argparse.Namespace) -> OtherServer | None:
-    if arguments.base_url is None and arguments.model is None and arguments.key_file is None:
-        return None
-    if arguments.base_url is None or arguments.model is None:
-        raise ConfigurationError(
-            "--base-url and --model belong together",
-            "",
-            "give both, and --key-file when the server wants a key",
-        )
-    return OtherServer(base_url=check_url(arguments.base_url), model=arguments.model)
 
 
 def _runs(path: Path) -> Path:
@@ -145,20 +146,45 @@ def _banner(plan: Plan) -> None:
 def _dry_run(plan: Plan, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(dir=owned_directory(OWNED / "private", mode=0o700)) as name:
         scratch = Scratch(Path(name))
-        env = native.environment(plan, scratch, None, "dry-run")
-        for entry in plan.entries:
-            base_url = "http://127.0.0.1:1/v1" if plan.server.kind == "own" else plan.server.base_url
-            over = overrides(plan, entry, base_url, plan.server.model, scratch.folder("out"), "dry-run")
-            files = native.write_launch(scratch.folder(entry.name), entry, over)
-            native.validate(plan, entry, files, env, scratch.path)
-            tasks = native.describe_tasks(plan, entry, files[1], env, scratch.path)
-            families = len({task.family for task in tasks.tasks})
-            say(f"assay: {plan.profile}/{entry.name}: valid; {entry.tasks} tasks of {families} families")
+        # Two at a time: most of it is the evaluator's imports.
+        with ThreadPoolExecutor(2) as pool:
+            for line in pool.map(lambda entry: _dry_entry(plan, entry, scratch), plan.entries):
+                say(line)
     if as_json:
         answer(
-            {"status": "valid", "profile": plan.profile, "planned": plan.planned, "plan_digest": plan.digest}
+            {
+                "status": "valid",
+                "profile": plan.profile,
+                "pins": plan.pins,
+                "planned": plan.planned,
+                "plan_digest": plan.digest,
+            }
         )
     return 0
+
+
+def _dry_entry(plan: Plan, entry: EntryPlan, scratch: Scratch) -> str:
+    """Validate one entry natively, without key, server or data; says what was found."""
+    base_url = "http://127.0.0.1:1/v1" if plan.server.kind == "own" else plan.server.base_url
+    routed = route.to_nowhere(load_evaluator(plan.evaluator), plan.taskset(entry))
+    over = overrides(
+        plan,
+        entry,
+        entry.parts[0],
+        base_url,
+        plan.server.model,
+        scratch.folder("out"),
+        "dry-run",
+        routed.overrides,
+    )
+    files = native.write_launch(plan, entry, scratch.folder(entry.name), over)
+    env = native.environment(plan, scratch, None, "dry-run", routed)
+    native.validate(plan, entry, files, env, scratch.path)
+    if not describes_itself(plan, entry):
+        return f"assay: {plan.profile}/{entry.name}: valid; {entry.tasks} tasks x {entry.rollouts}"
+    tasks = list_tasks(plan, entry, files, env, scratch.path)
+    families = len({task.family for task in tasks.tasks})
+    return f"assay: {plan.profile}/{entry.name}: valid; {entry.tasks} tasks of {families} families"
 
 
 def _show(finished: Finished, as_json: bool) -> int:
