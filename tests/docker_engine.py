@@ -27,6 +27,7 @@ from assay.paths import OWNED, ROOT, owned_directory, relative
 PACKAGES = {
     "docker": "docker.io",
     "dockerd": "docker.io",
+    "docker-registry": "docker-registry",
     "debootstrap": "debootstrap",
     "iptables": "iptables",
 }

@@ -33,11 +33,19 @@ class DockerLimits(Table):
         workdir: Working directory inside it.
         cpu: Processors.
         memory: Gigabytes.
+        pids: Processes and threads; None where the engine's own bound is left.
+        disk: Gigabytes that its own files may hold; None where they are not bounded.
     """
 
     workdir: str
     cpu: float = Field(gt=0)
     memory: float = Field(gt=0)
+    pids: int | None = Field(default=None, gt=0)
+    disk: float | None = Field(default=None, gt=0)
+
+    def native(self) -> dict[str, str | float]:
+        """Those that Verifiers itself holds; the run holds the others (`assay.run.client`, `guard`)."""
+        return {"workdir": self.workdir, "cpu": self.cpu, "memory": self.memory}
 
 
 class Editable(Table):
@@ -128,6 +136,7 @@ class Evaluator(Table):
         key_variable: The variable in which the native command reads the endpoint's key.
         environment: Variables the native command gets.
         docker: Limits of each container.
+        helpers: Images that it starts by fixed tags beside each container; `images.lock` says what they are.
         editable: Packages installed from the sources.
         route: How tasksets find their data.
         program: What the harnesses start in the sandbox.
@@ -143,6 +152,7 @@ class Evaluator(Table):
     key_variable: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
     environment: Mapping[str, str]
     docker: DockerLimits
+    helpers: tuple[str, ...] = ()
     editable: tuple[Editable, ...] = ()
     route: tuple[Route, ...] = ()
     program: tuple[Program, ...] = ()

@@ -36,7 +36,7 @@ def test_a_socket_fits_into_the_temporary_folder_however_deep_the_checkout_lies(
 @pytest.fixture
 def image() -> str:
     """An image that containers of this test are made of."""
-    return sandbox.build().image_id
+    return sandbox.build("verifiers").image_id
 
 
 @pytest.fixture

@@ -15,12 +15,14 @@ from assay.paths import OWNED, RUNTIME, owned_directory
 from assay.sandbox import record as recording
 from assay.sandbox.record import SANDBOX
 
+EVALUATOR = "verifiers"
+
 
 @pytest.fixture(scope="session")
 def image() -> sandbox.SandboxImage:
-    """The sandbox image of this checkout."""
+    """The sandbox image of the embedded evaluator."""
     try:
-        return sandbox.build()
+        return sandbox.build(EVALUATOR)
     except AssayError as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -37,7 +39,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def copied(image: sandbox.SandboxImage, elsewhere: Path) -> Path:
     """The real record, copied to where it may be spoiled."""
-    return Path(shutil.copy(SANDBOX / "image.json", elsewhere / "image.json"))
+    return Path(shutil.copy(SANDBOX / f"{EVALUATOR}.json", elsewhere / f"{EVALUATOR}.json"))
 
 
 @pytest.fixture

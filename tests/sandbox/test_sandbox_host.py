@@ -14,7 +14,7 @@ from assay.sandbox import prepare_host
 from assay.sandbox.images import load_programs
 from assay.sandbox.record import SANDBOX
 
-CHAT = load_programs()[0]
+CHAT = load_programs("verifiers")[0]
 NOBODY = "http://127.0.0.1:9"
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkout's own store, filled."""
-    prepare_host(tmp_path_factory.mktemp("home"))
+    prepare_host(tmp_path_factory.mktemp("home"), "verifiers")
     return SANDBOX
 
 
@@ -57,7 +57,7 @@ def start_as_verifiers_does(home: Path, variables: dict[str, str]) -> subprocess
 
 
 def test_the_program_starts_from_the_private_home_without_an_index(store: Path, tmp_path: Path) -> None:
-    variables = prepare_host(tmp_path)
+    variables = prepare_host(tmp_path, "verifiers")
 
     done = start_as_verifiers_does(tmp_path, variables)
 
@@ -69,17 +69,17 @@ def test_the_program_starts_from_the_private_home_without_an_index(store: Path, 
 
 
 def test_without_the_home_being_prepared_it_would_ask_the_index(store: Path, tmp_path: Path) -> None:
-    variables = prepare_host(tmp_path)
+    variables = prepare_host(tmp_path, "verifiers")
     shutil.rmtree(tmp_path / ".cache" / "uv")
 
     assert start_as_verifiers_does(tmp_path, variables).returncode != 0
 
 
 def test_preparing_the_same_home_again_changes_nothing(store: Path, tmp_path: Path) -> None:
-    variables = prepare_host(tmp_path)
+    variables = prepare_host(tmp_path, "verifiers")
     before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
 
-    assert prepare_host(tmp_path) == variables
+    assert prepare_host(tmp_path, "verifiers") == variables
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
@@ -88,12 +88,12 @@ def test_a_byte_changed_in_a_stored_wheel_is_found(spoilable: Path, tmp_path: Pa
     module.write_bytes(module.read_bytes() + b"\n")
 
     with pytest.raises(VerificationError, match="was changed since its wheels were fetched"):
-        prepare_host(tmp_path)
+        prepare_host(tmp_path, "verifiers")
 
 
 def test_a_byte_changed_in_a_stored_lock_is_found(spoilable: Path, tmp_path: Path) -> None:
-    lock = spoilable / "host" / "programs" / f"{CHAT.sha256}.py.lock"
+    lock = spoilable / "host" / "production" / "verifiers" / "programs" / f"{CHAT.sha256}.py.lock"
     lock.write_bytes(lock.read_bytes() + b"\n")
 
     with pytest.raises(VerificationError, match="was changed since it was made"):
-        prepare_host(tmp_path)
+        prepare_host(tmp_path, "verifiers")

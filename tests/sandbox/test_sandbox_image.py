@@ -20,11 +20,11 @@ from assay.errors import PrerequisiteError, VerificationError
 from assay.paths import EVALUATORS, ROOT
 from assay.sandbox.check import check
 from assay.sandbox.engine import connect
-from assay.sandbox.network import TAG
 from assay.sandbox.record import SANDBOX, own_digest
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 CUT_CONTAINER = Path(__file__).with_name("cut_container.py")
+TAG = "localhost/verifiers-network:1"
 SPARE = "localhost/assay-test:spoiled"
 
 
@@ -74,7 +74,7 @@ def test_checking_finds_the_image_as_recorded_and_changes_nothing(
 
     before = state()
     done = subprocess.run(
-        [sys.executable, "-m", "assay.cli", "sandbox", "--check", "--json"],
+        [sys.executable, "-m", "assay.cli", "sandbox", "verifiers", "--check", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -82,7 +82,7 @@ def test_checking_finds_the_image_as_recorded_and_changes_nothing(
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["image_id"] == image.image_id
+    assert json.loads(done.stdout.splitlines()[-1])["images"]["verifiers"]["image_id"] == image.image_id
     assert state() == before
 
 
@@ -106,47 +106,53 @@ def test_a_byte_changed_in_the_record_is_found(copied: Path) -> None:
     edit(copied, {"config_digest": f"sha256:{'0' * 64}"}, seal=False)
 
     with pytest.raises(VerificationError, match="was changed since the build"):
-        check()
+        check("verifiers")
 
 
 def test_a_record_of_an_image_that_is_gone_is_missing(copied: Path) -> None:
     edit(copied, {"image_id": f"sha256:{'1' * 64}"})
 
     with pytest.raises(PrerequisiteError, match="is gone"):
-        check()
+        check("verifiers")
 
 
 def test_an_image_with_other_layers_is_found(copied: Path) -> None:
     edit(copied, {"diff_ids": [f"sha256:{'2' * 64}"]})
 
     with pytest.raises(VerificationError, match="recorded layers"):
-        check()
+        check("verifiers")
 
 
 def test_another_image_under_the_recorded_id_is_found(copied: Path, image: sandbox.SandboxImage) -> None:
-    edit(copied, {"image_id": image.network_image_id})
+    edit(copied, {"image_id": image.helpers[TAG]})
 
     with pytest.raises(VerificationError):
-        check()
+        check("verifiers")
 
 
 def test_a_tag_that_was_moved_to_another_image_is_found(
     copied: Path, image: sandbox.SandboxImage, client: DockerClient
 ) -> None:
-    client.images.get(image.network_image_id).tag(*SPARE.rsplit(":", 1))
+    client.images.get(image.helpers[TAG]).tag(*SPARE.rsplit(":", 1))
     edit(copied, {"reference": SPARE})
     try:
         with pytest.raises(VerificationError, match="is not the recorded image"):
-            check()
+            check("verifiers")
     finally:
         client.images.remove(SPARE)
 
 
-def test_another_network_image_is_found(copied: Path, image: sandbox.SandboxImage) -> None:
-    edit(copied, {"network_image_id": image.image_id})
+def test_another_helper_image_than_the_recorded_one_is_found(
+    copied: Path, image: sandbox.SandboxImage
+) -> None:
+    value = json.loads(copied.read_bytes())
+    value.pop("digest")
+    value["helpers"][0]["image_id"] = image.image_id
+    value["digest"] = own_digest(value)
+    copied.write_text(json.dumps(value))
 
     with pytest.raises(VerificationError, match=TAG):
-        check()
+        check("verifiers")
 
 
 def test_an_image_of_an_older_recipe_is_missing_and_the_changed_part_is_named(
@@ -156,7 +162,7 @@ def test_an_image_of_an_older_recipe_is_missing_and_the_changed_part_is_named(
     dockerfile.write_text(dockerfile.read_text("utf-8") + "# another\n", "utf-8")
 
     with pytest.raises(PrerequisiteError) as caught:
-        check(runtime)
+        check("verifiers", runtime)
 
     assert caught.value.why == "changed since: Dockerfile"
 
@@ -166,33 +172,21 @@ def test_changed_pins_fail_the_build_and_leave_image_and_record(
 ) -> None:
     pins = runtime / "chat.pins"
     pins.write_text(pins.read_text("utf-8").replace("--hash=sha256:0", "--hash=sha256:f", 1), "utf-8")
-    before = (SANDBOX / "image.json").read_bytes()
+    before = (SANDBOX / "verifiers.json").read_bytes()
 
     with pytest.raises(VerificationError, match=r"not what .*chat\.pins pins"):
-        sandbox.build(image.base, runtime)
+        sandbox.build("verifiers", image.base, runtime=runtime)
 
-    assert (SANDBOX / "image.json").read_bytes() == before
-    assert check().image_id == image.image_id
+    assert (SANDBOX / "verifiers.json").read_bytes() == before
+    assert check("verifiers").image_id == image.image_id
     assert not (SANDBOX / "work").exists()
 
 
-def test_a_second_build_of_the_same_recipe_gives_the_same_image(
-    image: sandbox.SandboxImage, elsewhere: Path
-) -> None:
-    base = SANDBOX / "debian-base.json"
-    if base.is_file():
-        (elsewhere / base.name).write_bytes(base.read_bytes())
-
-    again = sandbox.build(image.base)
-
-    assert again == image
-
-
 def test_an_image_that_is_there_is_not_built_again(image: sandbox.SandboxImage) -> None:
-    before = (SANDBOX / "image.json").stat()
+    before = (SANDBOX / "verifiers.json").stat()
 
-    assert sandbox.build() == image
-    assert (SANDBOX / "image.json").stat().st_mtime_ns == before.st_mtime_ns
+    assert sandbox.build("verifiers") == image
+    assert (SANDBOX / "verifiers.json").stat().st_mtime_ns == before.st_mtime_ns
 
 
 def test_its_programs_start_without_any_network_as_an_unprivileged_user(

@@ -11,19 +11,19 @@ from assay.errors import PrerequisiteError, VerificationError
 from assay.sandbox.images import load_programs
 from assay.sandbox.programs import compare, constrained, export, exported, lock, pinned_versions
 
-CHAT = load_programs()[0]
+CHAT = load_programs("verifiers")[0]
 
 
 @pytest.fixture(scope="session")
 def source() -> str:
-    return export([CHAT])["chat"]
+    return export([CHAT], "verifiers")["chat"]
 
 
 def test_a_program_whose_digest_is_not_the_pinned_one_is_refused() -> None:
     other = CHAT.model_copy(update={"sha256": "0" * 64})
 
     with pytest.raises(VerificationError) as caught:
-        export([other])
+        export([other], "verifiers")
 
     assert caught.value.exit_code == 5
     assert "chat" in caught.value.what
@@ -33,7 +33,7 @@ def test_a_program_whose_digest_is_not_the_pinned_one_is_refused() -> None:
 
 def test_a_program_the_environment_does_not_have_is_named() -> None:
     with pytest.raises(PrerequisiteError) as caught:
-        export([CHAT.model_copy(update={"object": "verifiers.v1:NO_SUCH_PROGRAM"})])
+        export([CHAT.model_copy(update={"object": "verifiers.v1:NO_SUCH_PROGRAM"})], "verifiers")
 
     assert "NO_SUCH_PROGRAM" in caught.value.why
 

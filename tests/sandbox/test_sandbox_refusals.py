@@ -6,18 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from assay.errors import ConfigurationError, PrerequisiteError
 from assay.paths import OWNED, ROOT, owned_directory
+from assay.sandbox import build
 from assay.sandbox import record as recording
 from assay.sandbox.check import check
 from assay.sandbox.engine import engine
-from assay.sandbox.images import load_images, load_programs
-from assay.sandbox.recipe import changed, recipe
+from assay.sandbox.images import load_images
+from assay.sandbox.recipe import changed, load_recipe
 
 
 def assay(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -71,7 +74,7 @@ def test_a_link_where_the_sandboxs_folder_belongs_is_refused(
     monkeypatch.setattr(recording, "SANDBOX", link)
     try:
         with pytest.raises(ConfigurationError) as caught:
-            check()
+            check("verifiers")
     finally:
         link.unlink()
 
@@ -82,7 +85,7 @@ def test_a_link_where_the_sandboxs_folder_belongs_is_refused(
 @pytest.mark.docker
 def test_what_was_never_built_is_missing_not_wrong(elsewhere: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
-        check()
+        check("verifiers")
 
     assert "has not been built" in caught.value.what
     assert list(elsewhere.iterdir()) == []
@@ -100,23 +103,84 @@ def test_an_unknown_key_in_the_image_pins_is_refused(runtime: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Dockerfile", "chat.pins"])
 def test_the_recipe_covers_every_file_that_goes_in(runtime: Path, name: str) -> None:
-    images, programs = load_images(runtime), load_programs()
-    before = recipe("debian", images, programs, runtime)
+    before = load_recipe("verifiers", runtime).parts("debian")
     path = runtime / name
     path.write_bytes(path.read_bytes() + b"\n")
 
-    assert changed(before, recipe("debian", images, programs, runtime)) == [name]
+    assert changed(before, load_recipe("verifiers", runtime).parts("debian")) == [name]
 
 
-def test_the_recipe_covers_base_and_uv(runtime: Path) -> None:
-    images, programs = load_images(runtime), load_programs()
-    before = recipe("debian", images, programs, runtime)
-    other_uv = images.model_copy(update={"uv": images.uv.model_copy(update={"binary_sha256": "0" * 64})})
-    other_suite = images.model_copy(update={"debian": images.debian.model_copy(update={"suite": "sid"})})
+def test_the_recipe_covers_base_uv_helpers_and_evaluator(runtime: Path) -> None:
+    made = load_recipe("verifiers", runtime)
+    images, before = made.images, made.parts("debian")
 
-    assert changed(before, recipe("debian", other_uv, programs, runtime)) == ["uv"]
-    assert changed(before, recipe("debian", other_suite, programs, runtime)) == ["base"]
-    assert changed(before, recipe("registry", images, programs, runtime)) == ["base"]
+    def parts(**update: Any) -> dict[str, str]:
+        return replace(made, images=images.model_copy(update=update)).parts("debian")
+
+    other_uv = images.uv.model_copy(update={"binary_sha256": "0" * 64})
+    assert changed(before, parts(uv=other_uv)) == ["uv"]
+    assert changed(before, parts(debian=images.debian.model_copy(update={"suite": "sid"}))) == ["base"]
+    assert changed(before, made.parts("registry")) == ["base"]
+    assert changed(before, replace(made, helpers=()).parts("debian")) == ["helpers"]
+    assert changed(before, replace(made, evaluator="another").parts("debian")) == ["evaluator"]
+
+
+@pytest.mark.docker
+def test_without_pins_nothing_is_built_and_the_command_that_writes_them_is_named(runtime: Path) -> None:
+    (runtime / "chat.pins").unlink()
+
+    with pytest.raises(PrerequisiteError) as caught:
+        build("verifiers", runtime=runtime)
+
+    assert "chat.pins" in caught.value.what
+    assert caught.value.next.startswith("eval/scripts/sandbox verifiers --write-pins")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("verifers",), 'did you mean "verifiers"'),
+        (("verifiers", "--registry", "https://mirror.example"), "names no registry"),
+        (("verifiers", "--check", "--write-pins"), "not allowed with"),
+    ],
+)
+def test_what_names_nothing_is_exit_two(words: tuple[str, ...], said: str) -> None:
+    done = assay("sandbox", *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_helper_that_images_lock_does_not_know_is_refused(runtime: Path) -> None:
+    path = runtime / "images.lock"
+    path.write_text(path.read_text("utf-8").replace("localhost/verifiers-network:1", "other:1"), "utf-8")
+
+    with pytest.raises(ConfigurationError, match="does not say what the image localhost/verifiers-network:1"):
+        load_recipe("verifiers", runtime)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'reference = "a:1"',
+        'reference = "a:1"\nmade = true\nmanifest = "sha256:{0}"\nconfig = "sha256:{0}"',
+        'reference = "a:1"\nmanifest = "sha256:{0}"',
+        'reference = "alpine:3.22"\nmade = true',
+    ],
+)
+def test_a_helper_that_is_half_pinned_or_told_twice_is_refused(runtime: Path, text: str) -> None:
+    path = runtime / "images.lock"
+    path.write_text(f"{path.read_text('utf-8')}\n[[helper]]\n{text.format('0' * 64)}\n", "utf-8")
+
+    with pytest.raises(ConfigurationError, match=r"images\.lock cannot be used"):
+        load_images(runtime)
+
+
+def test_production_leaves_no_image_of_a_registry_to_a_tag() -> None:
+    pins = {pin.reference: pin for pin in load_images().helper}
+
+    assert {tag for tag, pin in pins.items() if pin.made} == {"localhost/verifiers-network:1"}
+    assert pins.keys() >= {"python:3.11-alpine", "alpine:3.22"}
 
 
 def docker_path(folder: Path) -> str:

@@ -12,11 +12,11 @@ def engine() -> None:
     return None
 
 
-def check() -> NoReturn:
+def check(evaluator: str) -> NoReturn:
     raise PrerequisiteError("no Docker engine answers")
 
 
-def build(base: str = "auto") -> NoReturn:
+def build(evaluator: str, base: str = "auto") -> NoReturn:
     raise PrerequisiteError("no Docker engine answers")
 
 

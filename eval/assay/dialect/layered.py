@@ -67,7 +67,7 @@ class Layered:
         """The last layer of the configuration: exactly what the launch says."""
         runtime: dict[str, Any] = {"type": launch.runtime}
         if launch.runtime == "docker":
-            runtime |= {"image": launch.image, "allow": [], **launch.docker.model_dump()}
+            runtime |= {"image": launch.image, "allow": [], **launch.docker.native()}
         over: dict[str, Any] = {
             "model": launch.model,
             "max_concurrent": launch.max_concurrent,

@@ -74,7 +74,7 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
             models.verify(plan.server.model)
             inputs[f"model:{plan.server.model}"] = models.entry(plan.server.model).sha256
         if plan.runtime == "docker":
-            inputs["sandbox:image"] = sandbox.check().image_id
+            inputs["sandbox:image"] = sandbox.check(plan.evaluator).image_id
         for name in route.names(plan, evaluator):
             inputs |= data.frozen(name)
         inputs.update(environments)

@@ -59,8 +59,8 @@ def choose_runtime(profile: Profile, wanted: RuntimeKind | None) -> RuntimeKind:
     )
 
 
-def sandbox_image() -> str:
-    """The id of the sandbox image, built first when there is none.
+def sandbox_image(evaluator: str) -> str:
+    """The id of an evaluator's sandbox image, built first when there is none.
 
     Raises:
         PrerequisiteError: no Docker answers, or the image cannot be built.
@@ -71,11 +71,11 @@ def sandbox_image() -> str:
             "no Docker engine answers", "the sandbox runs in containers", "start dockerd, then run again"
         )
     try:
-        return sandbox.check().image_id
+        return sandbox.check(evaluator).image_id
     except PrerequisiteError as missing:
         say(f"assay: {missing.what}; building it")
     with step("building the sandbox image"):
-        return sandbox.build().image_id
+        return sandbox.build(evaluator).image_id
 
 
 def prepare(profile: Profile, choice: Choice) -> Plan:
@@ -91,7 +91,7 @@ def prepare(profile: Profile, choice: Choice) -> Plan:
     setup.ensure(setup.ENVIRONMENTS[profile.evaluator])
     if plan.server.kind == "own":
         models.fetch(plan.server.model)
-    image = sandbox_image() if runtime == "docker" else None
+    image = sandbox_image(profile.evaluator) if runtime == "docker" else None
     return draft(profile, choice, runtime, image)
 
 
@@ -121,7 +121,7 @@ def prepare_again(plan: Plan) -> Plan:
     if plan.server.kind == "own":
         models.fetch(plan.server.model)
     if plan.runtime == "docker":
-        image = sandbox_image()
+        image = sandbox_image(plan.evaluator)
         if image != plan.image:
             raise PrerequisiteError(
                 f"the resolved run wants the sandbox image {plan.image}",

@@ -124,7 +124,7 @@ def record_environment(run: Path, plan: Plan) -> None:
     if plan.runtime == "docker":
         engine = sandbox.engine()
         value["docker"] = None if engine is None else engine.describe()
-        write_json_atomic(folder(run) / "sandbox.json", sandbox.check().describe())
+        write_json_atomic(folder(run) / "sandbox.json", sandbox.check(plan.evaluator).describe())
     write_json_atomic(folder(run) / "environment.json", value)
 
 

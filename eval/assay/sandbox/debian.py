@@ -132,7 +132,8 @@ def load_base(client: DockerClient, layer: Layer, epoch: int, work: Path) -> str
     """Load the layer as an image and return its id."""
     architecture = str(client.version()["Arch"])
     settings = {"Env": [f"PATH={SYSTEM_PATH}"], "Cmd": ["sh"]}
-    image = make_image(layer, (f"{REPOSITORY}:debian",), settings, epoch, architecture)
+    tag = f"{REPOSITORY}:debian-{layer.diff_id.removeprefix('sha256:')[:12]}"
+    image = make_image(layer, (tag,), settings, epoch, architecture)
     archive = work / "base.tar"
     write_archive(archive, layer, (image,))
     return load_images_from(client, archive, (image,))[0]

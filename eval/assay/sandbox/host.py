@@ -11,12 +11,13 @@ import re
 import shutil
 from pathlib import Path
 
+from assay import pinset
 from assay.digest import combined_digest, sha256_file, tree_digests, value_digest
 from assay.errors import PrerequisiteError, VerificationError
 from assay.evaluator import load_evaluator
 from assay.files import read_json, write_json_atomic
 from assay.paths import owned_directory, relative
-from assay.sandbox.images import EVALUATOR, load_images, load_programs, runtime_file
+from assay.sandbox.images import load_images, load_programs, runtime_file
 from assay.sandbox.programs import export, lock
 from assay.sandbox.record import folder
 from assay.sandbox.turn import turn
@@ -27,7 +28,7 @@ SCRIPTS = Path(".cache/verifiers/runtimes/scripts")
 """Where Verifiers keeps programs on the host, below HOME."""
 
 
-def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path | None = None) -> dict[str, str]:
+def prepare_host(home: Path, evaluator: str, runtime: Path | None = None) -> dict[str, str]:
     """Give a run's private home what the host runtime needs.
 
     Args:
@@ -46,7 +47,7 @@ def prepare_host(home: Path, evaluator: str = EVALUATOR, runtime: Path | None = 
     """
     if not load_programs(evaluator):
         return {}
-    store = folder() / "host"
+    store = folder() / "host" / pinset.current().name / evaluator
     with turn(folder()):
         ready = prepared(store, evaluator, runtime)
     scripts = home / SCRIPTS

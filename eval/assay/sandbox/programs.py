@@ -19,7 +19,7 @@ from assay.digest import sha256_bytes
 from assay.errors import PrerequisiteError, VerificationError
 from assay.evaluator import Program, load_evaluator
 from assay.paths import relative
-from assay.sandbox.images import EVALUATOR, runtime_file
+from assay.sandbox.images import runtime_file
 from assay.sandbox.uv import run_uv
 from assay.sources import load_lock
 
@@ -35,7 +35,7 @@ METADATA_END = "# ///\n"
 SHOWN_DIFFERENCES = 12
 
 
-def export(programs: Sequence[Program], evaluator: str = EVALUATOR) -> dict[str, str]:
+def export(programs: Sequence[Program], evaluator: str) -> dict[str, str]:
     """Each program's source by its name, as the evaluator's environment or its pinned sources have it.
 
     Raises:
@@ -116,11 +116,16 @@ def lock(program: Program, source: str, folder: Path, runtime: Path | None = Non
     path.write_text(constrained(source, pinned_versions(program, runtime)), "utf-8")
     run_uv("lock", "--script", path, "--no-config", "--quiet")
     # A lock under the program's own metadata, which prefers the versions that are there already.
-    path.write_text(source, "utf-8")
-    run_uv("lock", "--script", path, "--no-config", "--quiet")
+    lock_natively(path, source)
     compare(program, exported(path), runtime)
     native.chmod(0o644)
     return path
+
+
+def lock_natively(path: Path, source: str) -> None:
+    """Write the program and let uv lock it under its own metadata, from the lock that is there, if one is."""
+    path.write_text(source, "utf-8")
+    run_uv("lock", "--script", path, "--no-config", "--quiet")
 
 
 def exported(path: Path) -> str:

@@ -1,4 +1,8 @@
-"""The sandbox image as a value, and its record in `.assay/sandbox/image.json`."""
+"""The sandbox image of an evaluator as a value, and its record in `.assay/sandbox/<evaluator>.json`.
+
+The record of another pin set's image lies apart, below `.assay/pins/<set>/sandbox/`. What images are made of
+(base, wheels) is named by its content and serves every set.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +13,47 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from assay import pinset
 from assay.digest import canonical_json
 from assay.errors import PrerequisiteError, VerificationError
 from assay.files import read_json, write_json_atomic
 from assay.paths import OWNED, owned_directory, relative
+from assay.sandbox.helpers import Helper
 from assay.sandbox.images import BaseKind
 
-REFERENCE = "localhost/assay-sandbox:current"
 SANDBOX = OWNED / "sandbox"
 
 
 class SandboxImage(BaseModel):
-    """The image that containers start from.
+    """The image that an evaluator's containers start from.
 
     Attributes:
-        reference: Its tag.
+        evaluator: Whose programs it holds.
+        reference: Its tag, which carries the digests of recipe and configuration: no other image has it.
         image_id: The engine's id of it.
         config_digest: Digest of its configuration.
         diff_ids: Digest of each layer's bytes.
         recipe_digest: Digest over everything that went in.
         base: Where its base came from.
+        python: The interpreter that its programs run on.
+        python_version: Major and minor version of it.
         programs: SHA-256 of each program inside, by name.
-        network_image_id: Id of the image that cuts a container's egress.
+        helpers: Id of each image that the evaluator starts by a fixed tag, by that tag.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    evaluator: str
     reference: str
     image_id: str
     config_digest: str
     diff_ids: tuple[str, ...]
     recipe_digest: str
     base: BaseKind
+    python: str
+    python_version: str
     programs: Mapping[str, str]
-    network_image_id: str
+    helpers: Mapping[str, str]
 
     def describe(self) -> dict[str, Any]:
         """All that is recorded of the image as JSON values, for a run's provenance.
@@ -50,10 +61,10 @@ class SandboxImage(BaseModel):
         Raises:
             VerificationError: the record is of another image by now.
         """
-        record = read_record()
+        record = read_record(self.evaluator)
         if record.image != self:
             raise VerificationError(
-                f"{relative(SANDBOX / 'image.json')} is no longer of {self.image_id}",
+                f"{relative(place(self.evaluator))} is no longer of {self.image_id}",
                 "the image was built again meanwhile",
                 "run again",
             )
@@ -71,13 +82,13 @@ class Record(BaseModel):
         base_packages: For a base from Debian packages, each .deb's SHA-256 by its file name.
         packages: Every Debian package inside, by name, with its version.
         locks: SHA-256 of each program's native lock, by name.
-        network_ours: Whether the network image is the one built here.
+        helpers: The images that the evaluator starts by fixed tags.
         engine: The engine and client at the time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal["assay/sandbox/v1"] = "assay/sandbox/v1"
+    schema_version: Literal["assay/sandbox/v2"] = "assay/sandbox/v2"
     image: SandboxImage
     recipe: Mapping[str, str]
     manifest_digests: tuple[str, ...]
@@ -85,7 +96,7 @@ class Record(BaseModel):
     base_packages: Mapping[str, str]
     packages: Mapping[str, str]
     locks: Mapping[str, str]
-    network_ours: bool
+    helpers: tuple[Helper, ...]
     engine: Mapping[str, str]
 
 
@@ -94,28 +105,37 @@ def folder() -> Path:
     return owned_directory(SANDBOX)
 
 
+def place(evaluator: str) -> Path:
+    """Where an evaluator's record is, under the pin set in force."""
+    pins = pinset.current()
+    home = SANDBOX if pins.directory is None else OWNED / "pins" / pins.name / "sandbox"
+    return home / f"{evaluator}.json"
+
+
 def write_record(record: Record) -> None:
     """Write the record with a digest over itself, atomically."""
     value = record.model_dump(mode="json")
-    write_json_atomic(folder() / "image.json", {**value, "digest": own_digest(value)})
+    path = place(record.image.evaluator)
+    owned_directory(path.parent)
+    write_json_atomic(path, {**value, "digest": own_digest(value)})
 
 
-def read_record() -> Record:
-    """The record of the last build; nothing is made where there is none.
+def read_record(evaluator: str) -> Record:
+    """The record of an evaluator's last build; nothing is made where there is none.
 
     Raises:
         ConfigurationError: a link stands where the sandbox's directory belongs.
         PrerequisiteError: there is no record.
         VerificationError: it was edited.
     """
-    path = SANDBOX / "image.json"
-    again = "eval/scripts/sandbox"
+    path = place(evaluator)
+    again = f"eval/scripts/sandbox {evaluator}"
     if SANDBOX.is_symlink():
         folder()
     try:
         value = read_json(path)
     except FileNotFoundError:
-        raise PrerequisiteError("the sandbox image has not been built", "", again) from None
+        raise PrerequisiteError(f"the sandbox image of {evaluator} has not been built", "", again) from None
     except (OSError, ValueError) as error:
         raise VerificationError(f"{relative(path)} cannot be read", str(error), again) from error
     digest = value.pop("digest", None) if isinstance(value, dict) else None
