@@ -128,6 +128,7 @@
                 variables pkgs "default" (libraryPath pkgs)
               )
             )}
+            export NIX_STORE=${builtins.storeDir}
             unset PYTHONPATH PYTHONHOME
             root=$(git rev-parse --show-toplevel 2>/dev/null || true)
             if [[ ! -f "$root/eval/scripts/doctor" ]]; then
