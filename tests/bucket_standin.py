@@ -57,7 +57,7 @@ class BucketSpeaker(Speaker):
         """Answer one request."""
         parts = urlsplit(self.path)
         bucket, _, name = unquote(parts.path).lstrip("/").partition("/")
-        self.host.requests.append(Request(self.command, self.path, dict(self.headers.items())))
+        self.host.requests.append(self.request_seen())
         faults = self.host._faults[name]
         fault = faults.pop(0) if faults else Fault()
         if fault.status:

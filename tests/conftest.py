@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import settings
 
+from assay.data import library
 from assay.errors import AssayError
 from assay.models import verify
+from assay.paths import CACHE
 from bucket_standin import BucketStandIn
 from hub_standin import HubStandIn
 
 # How long an example takes is no property of the code: this machine may be busy.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
+
+# The hub's library reads its environment when it is first imported: no test may ask or tell the real hub.
+with mock.patch.dict(os.environ):
+    library.prepare(CACHE / "hub-library")
+    importlib.import_module("huggingface_hub.constants")
 
 
 @pytest.fixture(scope="session")

@@ -157,7 +157,7 @@ class HubSpeaker(Speaker):
         """Answer one request."""
         parts = urlsplit(self.path)
         path = unquote(parts.path)
-        self.hub.requests.append(Request(self.command, self.path, dict(self.headers.items())))
+        self.hub.requests.append(self.request_seen())
         for pattern, reply in ((RESOLVE, self.resolve), (CACHED, self.cached), (API, self.describe)):
             if found := pattern.fullmatch(path):
                 reply(*found.groups())
@@ -295,7 +295,7 @@ class CdnSpeaker(Speaker):
         """Answer one request."""
         parts = urlsplit(self.path)
         query = parse_qs(parts.query)
-        self.hub.cdn_requests.append(Request(self.command, self.path, dict(self.headers.items())))
+        self.hub.cdn_requests.append(self.request_seen())
         found = BLOB.fullmatch(parts.path)
         data = self.hub._blobs.get(found[1]) if found else None
         if data is None or query.get("X-Signature") != ["secret"]:

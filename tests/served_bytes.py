@@ -27,7 +27,7 @@ class Fault:
         whole: Answer 200 with everything, whatever range was asked for.
         part: Answer 206 with the part that begins here, whatever range was asked for.
         body: Send these bytes instead of the right ones.
-        wait: Wait for this event amid the body, after `cut_at` bytes if that is given.
+        wait: Wait for this event amid the body: after `cut_at` bytes, or else after half of them.
     """
 
     status: int = 0
@@ -42,7 +42,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Request:
-    """One request as a stand-in saw it."""
+    """One request as a stand-in saw it; the headers' names in small letters."""
 
     method: str
     path: str
@@ -92,6 +92,11 @@ class Speaker(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.answer()
 
+    def request_seen(self) -> Request:
+        """The request, for a stand-in's list."""
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        return Request(self.command, self.path, headers)
+
     def send(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         """Send a whole answer; a HEAD gets the headers alone."""
         self.send_response(status)
@@ -122,12 +127,12 @@ class Speaker(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        first = part if fault.cut_at is None else part[: max(0, fault.cut_at - start)]
+        amid = len(part) // 2 if fault.cut_at is None else max(0, fault.cut_at - start)
         with contextlib.suppress(ConnectionError):
-            self.wfile.write(first)
-            self.wfile.flush()
+            self.wfile.write(part[:amid])
             if fault.wait is not None:
                 fault.wait.wait(60)
-            if fault.cut_at is not None:
+            if fault.cut_at is None:
+                self.wfile.write(part[amid:])
+            else:
                 self.close_connection = True
-                return

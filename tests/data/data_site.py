@@ -17,6 +17,12 @@ FILES = {
     "data/train-00000-of-00001.parquet": bytes(range(256)) * 1024,
 }
 TABLE = "data/train-00000-of-00001.parquet"
+# Everything that a fetch of it leaves, but the mark and the lock.
+WHOLE = {
+    f"hub/datasets--org--tiny/snapshots/{REVISION}/README.md",
+    f"hub/datasets--org--tiny/snapshots/{REVISION}/{TABLE}",
+    "hub/datasets--org--tiny/refs/main",
+}
 # The table of a bucket's dataset, but for its digest.
 OBJECT = """\
 [[dataset]]
@@ -58,7 +64,8 @@ class Site:
 
     def fill(self) -> None:
         """Lay it out by hand, as a fetch leaves it."""
-        store.own().open()
+        with store.own().opened():
+            pass
         for path, data in FILES.items():
             (self.snapshot / path).parent.mkdir(parents=True, exist_ok=True)
             (self.snapshot / path).write_bytes(data)

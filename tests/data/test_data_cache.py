@@ -222,7 +222,7 @@ def test_the_hubs_own_library_reads_the_cache_offline_without_a_revision(
 
 
 def test_a_second_process_waits_and_is_told_whose_turn_it_is(filled: Site) -> None:
-    with store.own().turn():
+    with store.own().opened():
         child = filled.start("tiny")
         assert child.stderr is not None
         said = child.stderr.readline()

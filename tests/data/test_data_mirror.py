@@ -5,19 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from data_site import FILES, OBJECT, REVISION, TABLE, Site
+from data_site import FILES, OBJECT, REVISION, TABLE, WHOLE, Site
 
 from assay import data
 from assay.data.fetch import fetch
 from assay.errors import ConfigurationError, PrerequisiteError, VerificationError
 from assay.paths import ROOT
 from hub_standin import sha256
-
-WHOLE = {
-    f"hub/datasets--org--tiny/snapshots/{REVISION}/README.md",
-    f"hub/datasets--org--tiny/snapshots/{REVISION}/{TABLE}",
-    "hub/datasets--org--tiny/refs/main",
-}
 
 
 def lay_out(folder: Path, files: dict[str, bytes]) -> None:

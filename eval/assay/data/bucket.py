@@ -24,7 +24,6 @@ from assay.errors import AssayError, PrerequisiteError, VerificationError
 VARIABLE = "ASSAY_BUCKET_ENDPOINT"
 HOST = "https://storage.googleapis.com"
 TIMEOUT = httpx.Timeout(30.0, connect=15.0)
-CHUNK_BYTES = 1 << 20
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
@@ -54,7 +53,7 @@ class Bucket:
                 with self._client.stream("GET", url, headers=headers) as answer:
                     asked = retry_after_s(answer.headers)
                     self._require_wanted(answer, dataset, file, into, again)
-                    for chunk in answer.iter_raw(CHUNK_BYTES):
+                    for chunk in answer.iter_raw():
                         into.write(chunk)
                 problem: AssayError = PrerequisiteError(
                     "the body ended early", f"{into.size_bytes} of {file.size_bytes} bytes are here", again

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -48,11 +49,10 @@ def fetch(names: Sequence[str], mirror: Path | None = None, yes: bool = False) -
         CancelledError: the user said no, or interrupted it.
     """
     wanted = choose(names)
-    again = command(" ".join([*names, *(["--mirror", str(mirror)] if mirror else [])]))
+    again = command(" ".join([*names, *(["--mirror", shlex.quote(str(mirror))] if mirror else [])]))
     copies = Mirror(mirror) if mirror else None
     owner = store.own()
-    owner.open()
-    with owner.turn():
+    with owner.opened():
         absent = {dataset.name: store.missing(owner, dataset) for dataset in wanted}
         digests = {dataset.name: present(owner, dataset, absent[dataset.name]) for dataset in wanted}
         lacking = [file for files in absent.values() for file in files]
@@ -67,14 +67,17 @@ def fetch(names: Sequence[str], mirror: Path | None = None, yes: bool = False) -
                             digests[dataset.name][file.path] = obtain(owner, dataset, file, get)
                     owner.bind(dataset)
         except KeyboardInterrupt:
-            raise CancelledError("cancelled; what has come is kept", "", f"{again} goes on with it") from None
+            raise CancelledError(
+                "cancelled; what has come is kept", "the same goes on with it", again
+            ) from None
         return [snapshot(owner, dataset, digests[dataset.name]) for dataset in wanted]
 
 
 def present(owner: Store, dataset: Dataset, absent: Iterable[PinnedFile]) -> dict[str, str]:
     """SHA-256 by path of the files that are here; VerificationError when one is not what is pinned."""
     missing = {file.path for file in absent}
-    return hash_present(owner, dataset, tuple(file for file in dataset.files if file.path not in missing))
+    here = tuple(file for file in dataset.files if file.path not in missing)
+    return hash_present(owner, dataset, here, watched=True)
 
 
 def require_agreed(lacking: Sequence[PinnedFile], owner: Store, again: str, yes: bool) -> None:

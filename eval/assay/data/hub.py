@@ -36,6 +36,8 @@ from assay.errors import PrerequisiteError, VerificationError
 
 VARIABLE = "HF_ENDPOINT"
 COPY = "take it from a copy: --mirror DIR"
+# They log whole addresses, signed ones too, which `--verbose` would show.
+CHATTY = ("httpx2", "httpcore2")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -146,6 +148,8 @@ class Hub:
     def __enter__(self) -> Self:
         """The hub itself; what its library warns of is said in our words meanwhile."""
         self._logger.handlers = [Told(logging.WARNING)]
+        for name in CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
         return self
 
     def __exit__(

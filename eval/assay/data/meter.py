@@ -32,6 +32,13 @@ class Meter(Protocol):
         """Count more bytes; fewer, when what had come must come again."""
 
 
+class Unseen:
+    """The meter of work that nobody watches."""
+
+    def advance(self, size_bytes: int) -> None:
+        """Count nothing."""
+
+
 class Lines:
     """The meter without a terminal: a line whenever one is due."""
 
@@ -77,14 +84,18 @@ class Bar:
 
 
 @contextmanager
-def meter(label: str, total_bytes: int, done_bytes: int = 0) -> Iterator[Meter]:
+def meter(label: str, total_bytes: int, done_bytes: int = 0, watched: bool = True) -> Iterator[Meter]:
     """Show how far the work is while the block runs.
 
     Args:
         label: What is worked on.
         total_bytes: How much it is.
         done_bytes: How much of it was there before.
+        watched: Whether to show anything.
     """
+    if not watched:
+        yield Unseen()
+        return
     if not sys.stderr.isatty():
         yield Lines(label, total_bytes, done_bytes)
         return

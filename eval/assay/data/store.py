@@ -55,16 +55,24 @@ class Store:
         """Where the file grows while it is fetched, named by its digest so that nothing else continues it."""
         return self.directory / PARTIAL / f"{file.algorithm}-{file.digest}"
 
-    def open(self) -> None:
-        """Make the cache, or take the one that is there.
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Make the cache, or take the one that is there, and have it for oneself while the block runs.
 
         Raises:
             ConfigurationError: a link or a file stands in its place, or a directory without our mark.
         """
         owned_directory(self.directory)
-        if not os.path.lexists(self.directory / MARK) and not any(self.directory.iterdir()):
-            write_json_atomic(self.directory / MARK, {"owner": "assay data", "pins": self.pins})
-        self.require_ours("")
+        mark = self.directory / MARK
+        # What another process may be about to make, in a directory that was empty.
+        ours = (LOCK, f".{MARK}.")
+        if os.path.lexists(mark) or not all(path.name.startswith(ours) for path in self.directory.iterdir()):
+            self.require_ours("")
+        with self._turn():
+            if not os.path.lexists(mark):
+                write_json_atomic(mark, {"owner": "assay data", "pins": self.pins})
+            self.require_ours("")
+            yield
 
     def require_ours(self, again: str) -> None:
         """Go on only if the cache is here and carries our mark.
@@ -97,7 +105,7 @@ class Store:
             )
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[None]:
         """Hold the cache's lock; a second process waits for it and says whose it is.
 
         The kernel holds it for the open file, so it ends with the process, however that ends.

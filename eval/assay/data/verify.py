@@ -49,19 +49,19 @@ def snapshot(owner: Store, dataset: Dataset, digests: Mapping[str, str]) -> Snap
     return Snapshot(dataset.name, path, hub, dataset.revision, value_digest(value), size, files)
 
 
-def verify(name: str) -> Snapshot:
+def verify(name: str, watched: bool = False) -> Snapshot:
     """The dataset's snapshot, every byte of it just hashed.
+
+    Args:
+        name: A name of datasets.lock.
+        watched: Show how far it is.
 
     Raises:
         ConfigurationError: no dataset of that name is pinned, or the cache is not ours.
         PrerequisiteError: it was not fetched, or not whole.
         VerificationError: a file differs, is a link, or is not in the lock.
     """
-    return verify_dataset(store.own(), pins.choose([name])[0])
-
-
-def verify_dataset(owner: Store, dataset: Dataset) -> Snapshot:
-    """The snapshot of a pinned dataset in a cache (see `verify`)."""
+    owner, dataset = store.own(), pins.choose([name])[0]
     again = command(dataset.name)
     owner.require_ours(again)
     absent = store.missing(owner, dataset)
@@ -70,13 +70,16 @@ def verify_dataset(owner: Store, dataset: Dataset) -> Snapshot:
         raise PrerequisiteError(
             f"task data {dataset.name} are not here", f"{relative(owner.path(dataset.home))}: {told}", again
         )
-    return snapshot(owner, dataset, hash_present(owner, dataset, dataset.files))
+    return snapshot(owner, dataset, hash_present(owner, dataset, dataset.files, watched))
 
 
-def hash_present(owner: Store, dataset: Dataset, files: tuple[PinnedFile, ...]) -> dict[str, str]:
+def hash_present(
+    owner: Store, dataset: Dataset, files: tuple[PinnedFile, ...], watched: bool
+) -> dict[str, str]:
     """SHA-256 by path of files that are here; VerificationError, naming each that differs."""
     places = [(owner.path(dataset.folder / file.path), file) for file in files]
-    with meter(f"{dataset.name}: hashing", sum(file.size_bytes for file in files)) as counting:
+    total = sum(file.size_bytes for file in files)
+    with meter(f"{dataset.name}: hashing", total, watched=watched) as counting:
         found = hash_all(places, counting.advance)
     for (path, file), digests in zip(places, found, strict=True):
         require_pinned(path, file, digests, dataset)

@@ -73,7 +73,7 @@ def check(names: Sequence[str]) -> list[Snapshot]:
     errors: list[AssayError] = []
     for dataset in choose(names):
         try:
-            found.append(verify(dataset.name))
+            found.append(verify(dataset.name, watched=True))
             report(found[-1:])
         except AssayError as error:
             errors.append(error)
