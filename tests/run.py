@@ -19,10 +19,11 @@ from pathlib import Path
 
 import flake_lock
 import lint
+import profile_table
 from assay.console import complain, say, step
 from assay.errors import AssayError
 from assay.models import fetch
-from assay.paths import CACHE, ROOT, owned_directory
+from assay.paths import CACHE, CONFIGS, ROOT, owned_directory
 from docker_engine import engine
 
 BIN = Path(sys.executable).parent
@@ -58,6 +59,7 @@ def stages() -> dict[str, Callable[[], bool]]:
         "locks": lambda: lint.report(lint.lock_problems()),
         "task data": lambda: lint.report(lint.data_problems()),
         "flake": lambda: lint.report(flake_lock.problems()),
+        "profiles": lambda: lint.report(profile_table.problems(CONFIGS)),
         "no addresses": lambda: lint.report(lint.address_problems()),
         "README": lambda: lint.report(lint.readme_problems()),
     }
