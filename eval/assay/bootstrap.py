@@ -137,16 +137,22 @@ def unfit(interpreter: Interpreter, lowest: tuple[int, int], highest: tuple[int,
     return ""
 
 
-def candidates(explicit: str | None, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+def candidates(
+    explicit: str | None, preferred: str | None, known: Sequence[str], wanted: str
+) -> Iterator[tuple[str, str]]:
     """Commands to try, in order, each with where it was found.
 
     Args:
-        explicit: What `--python` or ASSAY_PYTHON names; then nothing else is tried.
+        explicit: What must be used; then nothing else is tried.
+        preferred: What is tried before anything else.
         known: Interpreters that existing environments were made with, best first.
+        wanted: The accepted versions, as uv is asked for them.
     """
     if explicit is not None:
         yield explicit, "as asked for"
         return
+    if preferred is not None:
+        yield preferred, "ASSAY_PYTHON"
     for used in known:
         yield used, "used by an existing environment"
     for name in NAMES:
@@ -160,13 +166,13 @@ def candidates(explicit: str | None, known: Sequence[str]) -> Iterator[tuple[str
             yield str(version / "bin" / "python3"), "pyenv"
     uv = shutil.which("uv")
     if uv is not None:
-        for found in found_by_uv(uv):
+        for found in found_by_uv(uv, wanted):
             yield found, "uv python find"
 
 
-def found_by_uv(uv: str) -> list[str]:
+def found_by_uv(uv: str, wanted: str) -> list[str]:
     """Interpreters that uv knows of and that are already on this machine; empty when it finds none."""
-    command = [uv, "python", "find", "--no-project", "--no-python-downloads", ">=3.11,<3.14"]
+    command = [uv, "python", "find", "--no-project", "--no-python-downloads", wanted]
     try:
         child = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
@@ -185,7 +191,8 @@ def find(
     """The first Python that fits; candidates that lead to the same program are started once.
 
     Args:
-        explicit: A path or a name on PATH that must be used; ASSAY_PYTHON when None.
+        explicit: A path or a name on PATH that must be used; ASSAY_PYTHON when None. Where fewer versions
+            fit than Assay itself accepts, ASSAY_PYTHON is tried first, but need not fit.
         known: Interpreters to try before those found on the machine.
         lowest: The lowest accepted (major, minor).
         highest: The highest accepted (major, minor).
@@ -193,10 +200,13 @@ def find(
     Raises:
         PrerequisiteError: none fits; the error lists each candidate with why it does not.
     """
-    wanted = explicit or os.environ.get("ASSAY_PYTHON") or None
+    variable = os.environ.get("ASSAY_PYTHON") or None
+    narrow = (lowest, highest) != (LOWEST, HIGHEST)
+    wanted = explicit or (None if narrow else variable)
+    versions = ">={}.{},<{}.{}".format(*lowest, highest[0], highest[1] + 1)
     tried: list[Candidate] = []
     seen: set[str] = set()
-    for command, origin in candidates(wanted, known):
+    for command, origin in candidates(wanted, variable, known, versions):
         resolved = os.path.realpath(shutil.which(command) or command)
         if resolved in seen:
             continue
@@ -212,8 +222,20 @@ def find(
     raise PrerequisiteError(
         f"no usable Python {wording} was found" if wanted is None else f"{wanted} cannot be used",
         (f"tried:{listing}" if tried else "there is none on PATH, in pyenv's versions, or known to uv"),
-        "install one with its headers (Debian: apt-get install python3-dev python3-venv), "
-        "or name one with --python or ASSAY_PYTHON",
+        remedy(wording if narrow else ""),
+    )
+
+
+def remedy(version: str) -> str:
+    """What to do when there is no Python: of any version that Assay accepts, or of exactly the one named."""
+    if not version:
+        return (
+            "install one with its headers (Debian: apt-get install python3-dev python3-venv), "
+            "or name one with --python or ASSAY_PYTHON"
+        )
+    return (
+        f"install Python {version} with its headers (nix develop has it; else: pyenv install {version}, or: "
+        f"uv python install {version}), or name one: eval/scripts/setup NAME --python P"
     )
 
 

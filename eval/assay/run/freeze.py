@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay import data, models, pinset, sandbox, setup
+from assay import data, models, pinset, sandbox, setup, sources
 from assay.digest import combined_digest, sha256_bytes, sha256_files, tree_digests
 from assay.errors import VerificationError
 from assay.evaluator import Evaluator, load_evaluator
@@ -52,8 +52,8 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
         evaluator: The evaluator it names.
 
     Returns:
-        SHA-256 by name: `file:<path>`, `tree:<path>`, `environment:<name>`, `model:<name>`, `sandbox:image`,
-        `launch:<entry>/<file>`, `data:<name>/<path>`.
+        SHA-256 by name: `file:<path>`, `tree:<path>`, `source:<name>`, `environment:<name>`, `model:<name>`,
+        `sandbox:image`, `launch:<entry>/<file>`, `data:<name>/<path>`.
 
     Raises:
         PrerequisiteError: an environment, the model, the image or task data are missing.
@@ -65,6 +65,8 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
         environments = pool.map(_environment, ("assay", plan.evaluator))
         for path, digest in sha256_files(lock_files(plan.evaluator)).items():
             inputs[f"file:{relative(path)}"] = digest
+        for name in evaluator.sources:
+            inputs[f"source:{name}"] = sources.verify(name).digest
         for tree in trees(plan, evaluator):
             inputs[f"tree:{relative(tree)}"] = combined_digest(tree_digests(tree))
         for entry in plan.entries:
@@ -91,6 +93,7 @@ def expected(plan: Plan, evaluator: Evaluator) -> set[str]:
     """The names of all inputs that a run of the plan freezes, without hashing anything."""
     found = {f"file:{relative(path)}" for path in lock_files(plan.evaluator)}
     found |= {f"tree:{relative(path)}" for path in trees(plan, evaluator)}
+    found |= {f"source:{name}" for name in evaluator.sources}
     found |= {f"launch:{entry.name}/{name}" for entry in plan.entries for name in entry.launch}
     found |= {"environment:assay", f"environment:{plan.evaluator}"}
     if isinstance(plan.server, OwnServer):

@@ -10,27 +10,16 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assay.digest import sha256_bytes
-from assay.errors import PrerequisiteError, VerificationError
+from assay.errors import VerificationError
 from assay.evaluator import Program, load_evaluator
 from assay.paths import relative
 from assay.sandbox.images import runtime_file
 from assay.sandbox.uv import run_uv
-from assay.sources import load_lock
+from assay.setup.programs import read_file, read_objects, require_program
 
-EXPORT = """
-import importlib, json, sys
-found = {}
-for reference in sys.argv[1:]:
-    module, _, attribute = reference.partition(":")
-    found[reference] = getattr(importlib.import_module(module), attribute)
-json.dump(found, sys.stdout)
-"""
 METADATA_END = "# ///\n"
 SHOWN_DIFFERENCES = 12
 
@@ -43,56 +32,16 @@ def export(programs: Sequence[Program], evaluator: str) -> dict[str, str]:
         VerificationError: a program's digest is not the pinned one.
     """
     objects = [program.object for program in programs if program.object]
-    sources = objects_of(evaluator, objects) if objects else {}
-    sources |= {program.file: text_of(program.file) for program in programs if program.file}
+    sources = read_objects(load_evaluator(evaluator).binaries / "python", objects) if objects else {}
+    sources |= {program.file: read_file(program.file) for program in programs if program.file}
     verify_sources(programs, sources)
     return {program.name: sources[program.place] for program in programs}
-
-
-def text_of(place: str) -> str:
-    """The text of a file in a pinned source, named as `source:path`."""
-    name, _, path = place.partition(":")
-    file = load_lock().source(name).path / path
-    try:
-        return file.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PrerequisiteError(
-            f"the source {name} does not hold {path}", str(error), "eval/scripts/setup --check"
-        ) from error
-
-
-def objects_of(evaluator: str, objects: Sequence[str]) -> dict[str, str]:
-    """The values of `module:attribute` references in the evaluator's environment."""
-    python = load_evaluator(evaluator).binaries / "python"
-    words: list[str | Path] = [python, "-c", EXPORT, *objects]
-    environment = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONNOUSERSITE": "1"}
-    try:
-        done = subprocess.run(
-            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise PrerequisiteError(
-            f"the evaluator's environment is missing: {relative(python)}", str(error), "eval/scripts/setup"
-        ) from error
-    if done.returncode != 0:
-        raise PrerequisiteError(
-            "the evaluator's environment does not give its programs",
-            done.stderr.strip().rpartition("\n")[2],
-            "eval/scripts/setup",
-        )
-    return {str(name): str(text) for name, text in json.loads(done.stdout).items()}
 
 
 def verify_sources(programs: Sequence[Program], sources: Mapping[str, str]) -> None:
     """VerificationError unless every source, by its place, has the pinned digest."""
     for program in programs:
-        found = sha256_bytes(sources[program.place].encode("utf-8"))
-        if found != program.sha256:
-            raise VerificationError(
-                f"the program {program.name} ({program.place}) is not the pinned one",
-                f"its SHA-256 is {found}, pinned is {program.sha256}",
-                "eval/scripts/setup --check says whether the environment was changed",
-            )
+        require_program(program.name, program.place, sources[program.place], program.sha256)
 
 
 def lock(program: Program, source: str, folder: Path, runtime: Path | None = None) -> Path:

@@ -18,14 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.bootstrap import Interpreter, find
+from assay.bootstrap import HIGHEST, LOWEST, Interpreter, find
 from assay.console import say, step
-from assay.errors import PrerequisiteError, VerificationError
+from assay.errors import AssayError, PrerequisiteError, VerificationError
 from assay.paths import owned_directory, relative
-from assay.setup import machine, stamp, tool
+from assay.setup import machine, metadata, stamp, tool
 from assay.setup.check import compare, require_none
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState
+from assay.setup.programs import verify_programs
 from assay.setup.turn import turn
+from assay.sources import Mirror, fetch_all, guarded
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ def ensure(environment: Environment, python: str | None = None) -> EnvironmentSt
 
 
 def ensure_all(
-    environments: Sequence[Environment], python: str | None = None, rebuild: bool = False
+    environments: Sequence[Environment],
+    python: str | None = None,
+    rebuild: bool = False,
+    mirror: Mirror | None = None,
 ) -> list[EnvironmentState]:
     """`ensure` for several environments; those that have to be made are made beside each other.
 
@@ -60,16 +65,17 @@ def ensure_all(
         environments: The environments.
         python: A Python they must be made with; any that fits when None.
         rebuild: Make them again even where they are whole.
+        mirror: Where pinned sources are fetched from instead of their own repositories.
     """
-    asked = python or os.environ.get("ASSAY_PYTHON") or None
-    wanted = find(asked).path if asked else None
-    if rebuild or any(stamp.staleness(item, wanted) for item in environments):
+    wanted = {item.name: demanded(item, python) for item in environments}
+    if rebuild or any(stamp.staleness(item, wanted[item.name]) for item in environments):
         with turn() as handle:
             # Another set-up may have done it while this one waited.
-            stale = [(item, stamp.staleness(item, wanted)) for item in environments]
+            stale = [(item, stamp.staleness(item, wanted[item.name])) for item in environments]
             if rebuild:
                 stale = [(item, stamp.Staleness("asked for", anew=True)) for item, _ in stale]
-            make([(item, why) for item, why in stale if why is not None], asked, tool.Runner(handle))
+            needed = [(item, why) for item, why in stale if why is not None]
+            make(needed, python, tool.Runner(handle), mirror)
     states = []
     for item in environments:
         made = stamp.read(item)
@@ -81,10 +87,24 @@ def ensure_all(
     return states
 
 
+def demanded(environment: Environment, python: str | None) -> str | None:
+    """The resolved path of the one Python that an environment must be made with; None when any will do."""
+    narrow = (environment.lowest, environment.highest) != (LOWEST, HIGHEST)
+    if python is None and (narrow or not os.environ.get("ASSAY_PYTHON")):
+        return None
+    return find(python, (), environment.lowest, environment.highest).path
+
+
 def make(
-    stale: Sequence[tuple[Environment, stamp.Staleness]], asked: str | None, runner: tool.Runner
+    stale: Sequence[tuple[Environment, stamp.Staleness]],
+    asked: str | None,
+    runner: tool.Runner,
+    mirror: Mirror | None,
 ) -> None:
-    """Check the machine, obtain the installer, and make each environment."""
+    """Check the machine, obtain sources and installer, and make each environment.
+
+    What cannot be made keeps none of the others from being made; the first problem is raised at the end.
+    """
     if not stale:
         return
     for environment, why in stale:
@@ -95,18 +115,25 @@ def make(
     with step("looking at the machine"):
         works = [Work(item, why, find(asked, known, item.lowest, item.highest)) for item, why in stale]
         compiler = preflight(works)
-    uv = tool.obtain(works[0].interpreter, runner)
-    if len(works) == 1:
-        make_one(works[0], uv, compiler, runner)
-        return
-    with ThreadPoolExecutor(len(works)) as pool:
-        futures = [pool.submit(make_one, work, uv, compiler, runner) for work in works]
+    problems: list[BaseException | None] = []
+    ready = []
+    for work in works:
         try:
-            # If one fails the others still end as they should: what they fetch is kept.
-            problems = [future.exception() for future in futures]
-        except KeyboardInterrupt:
-            runner.end()
-            raise
+            # One after the other, since two environments may take packages from one source.
+            fetch_all(work.environment.sources, mirror, runner)
+            ready.append(work)
+        except AssayError as error:
+            problems.append(error)
+    if ready:
+        uv = tool.obtain(ready[0].interpreter, runner)
+        with ThreadPoolExecutor(len(ready)) as pool:
+            futures = [pool.submit(make_one, work, uv, compiler, runner) for work in ready]
+            try:
+                # If one fails the others still end as they should: what they fetch is kept.
+                problems += [future.exception() for future in futures]
+            except KeyboardInterrupt:
+                runner.end()
+                raise
     for problem in problems:
         if problem is not None:
             raise problem
@@ -140,10 +167,14 @@ def make_one(work: Work, uv: tool.Uv, compiler: str | None, runner: tool.Runner)
     if anew and any(environment.directory.iterdir()):
         with step(f"{environment.name}: removing what is there"):
             clear(environment.directory)
-    variables = tool.child_environment()
+    variables = guarded(tool.child_environment()) | {"PYTHONDONTWRITEBYTECODE": "1"}
     if compiler is not None:
         variables["CC"] = compiler
     install(environment, work.interpreter, uv, variables, runner, anew)
+    metadata.require_installed(environment)
+    if environment.sources and environment.programs:
+        with step(f"{environment.name}: the programs it gives to the sandbox, against their digests"):
+            verify_programs(environment)
     with step(f"{environment.name}: sealing what was installed"):
         compared = compare(environment, None)
         require_none(environment, compared.differences, f"eval/scripts/setup {environment.name} --rebuild")
@@ -187,11 +218,14 @@ def install(
         "--compile-bytecode",
         environment.requirements_lock,
     )
+    if environment.editables:
+        with step(f"{name}: do the pinned sources build what was recorded?"):
+            metadata.require_built(environment, runner, variables)
     editable: list[str | Path] = []
-    for project in environment.projects:
+    for project in (*environment.projects, *(item.directory for item in environment.editables)):
         editable += ["--editable", project]
     uv_step(
-        "the checkout's own packages, editable",
+        "the checkout's own packages and those of pinned sources, editable",
         "pip",
         "install",
         "--no-deps",

@@ -27,9 +27,11 @@ from assay.setup.installed import (
     Distribution,
     differences,
     distributions,
+    normalised,
     observe,
     recorded,
 )
+from assay.sources import verify
 from assay.tools import python_digest
 
 SHOWN = 12
@@ -119,6 +121,7 @@ def state_of(
     sources = {
         name: digest for project in environment.projects for name, digest in source_digests(project).items()
     }
+    sources |= {f"source {name}": verify(name).digest for name in environment.sources}
     python = interpreter_digest(environment)
     release, path, digest = python
     locked = stamps.locks(environment)
@@ -200,9 +203,19 @@ def version_differences(environment: Environment, installed: Sequence[Distributi
     """Distributions that are installed but not locked at that version, or come from another checkout."""
     locked = locked_versions(environment)
     projects = {project.resolve() for project in environment.projects}
-    found = []
+    pinned = {normalised(editable.name): editable for editable in environment.editables}
+    here = {item.name for item in installed}
+    found = [Difference(name, "is pinned, but not installed") for name in sorted(pinned.keys() - here)]
     for item in installed:
-        if item.project is not None:
+        if item.name in pinned:
+            editable = pinned[item.name]
+            if item.project is None or item.project.resolve() != editable.directory.resolve():
+                found.append(Difference(item.name, f"is not installed from {relative(editable.directory)}"))
+            elif item.version != editable.version:
+                found.append(
+                    Difference(item.name, f"{item.version} is installed, pinned is {editable.version}")
+                )
+        elif item.project is not None:
             if item.project.resolve() not in projects:
                 found.append(
                     Difference(item.name, f"is installed from {item.project}, which is not of {ROOT}")

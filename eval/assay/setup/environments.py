@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from assay import pinset
 from assay.bootstrap import HIGHEST, LOWEST
@@ -20,17 +21,56 @@ from assay.paths import ROOT, TASKSETS
 
 GIB = 1 << 30
 # Measured: what a first set-up takes, the share of the cache included, rounded up.
-NEED_BYTES = {"assay": GIB // 2, "tests": GIB, "verifiers": 3 * GIB // 2}
+NEED_BYTES = {
+    "assay": GIB // 2,
+    "tests": GIB,
+    "verifiers": 3 * GIB // 2,
+    "prime-envs": 2 * GIB,
+    "direct": 3 * GIB // 2,
+}
 STAMP = "assay-environment.json"
 SEAL = "assay-seal.json"
+
+
+@dataclass(frozen=True)
+class Editable:
+    """A package of a pinned source, installed editable, and what its metadata must say.
+
+    `path` is its folder in the source ("." for the whole); `requires` are its requirements in any order.
+    """
+
+    name: str
+    version: str
+    source: str
+    path: str
+    requires: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        """Where its project lies."""
+        return pinset.current().sources / self.source / self.path
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of an evaluator: where its source is, and its digest, if that is not in `prime-envs.lock`.
+
+    `place` is `module:attribute` of the environment, or, when `is_file`, `source:path`.
+    """
+
+    name: str
+    place: str
+    is_file: bool
+    sha256: str | None
 
 
 @dataclass(frozen=True)
 class Environment:
     """What an environment must be.
 
-    `projects` are directories with a pyproject.toml, installed editable; `need_bytes` is what a first set-up
-    takes on the disk, downloads and their cache included.
+    `projects` are directories of this checkout with a pyproject.toml, installed editable; `editables` come
+    from pinned `sources` instead. `need_bytes` is what a first set-up takes on the disk, downloads and their
+    cache included.
     """
 
     name: str
@@ -41,6 +81,9 @@ class Environment:
     need_bytes: int
     lowest: tuple[int, int] = LOWEST
     highest: tuple[int, int] = HIGHEST
+    sources: tuple[str, ...] = ()
+    editables: tuple[Editable, ...] = ()
+    programs: tuple[Program, ...] = ()
 
     @property
     def python(self) -> Path:
@@ -84,13 +127,15 @@ def of_evaluator(name: str) -> Environment:
     """The environment that an evaluator's `evaluator.toml` describes.
 
     Raises:
-        ConfigurationError: the description is missing, or its `python` or `tasksets` cannot be used.
+        ConfigurationError: the description is missing, or what an environment is made from cannot be used.
     """
     home = pinset.current().evaluator(name)
     try:
         described = tomllib.loads((home / "evaluator.toml").read_text("utf-8"))
         lowest, highest = python_range(described["python"])
-        projects = tuple(TASKSETS / str(package) for package in described["tasksets"])
+        projects = tuple(TASKSETS / str(package) for package in described.get("tasksets", []))
+        editables = tuple(read_editable(table) for table in described.get("editable", []))
+        programs = tuple(read_program(table) for table in described.get("program", []))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{home / 'evaluator.toml'} does not describe an evaluator", repr(error), "git status"
@@ -104,7 +149,23 @@ def of_evaluator(name: str) -> Environment:
         need_bytes=NEED_BYTES.get(name, 2 * GIB),
         lowest=lowest,
         highest=highest,
+        sources=tuple(str(source) for source in described.get("sources", [])),
+        editables=editables,
+        programs=programs,
     )
+
+
+def read_editable(table: Mapping[str, Any]) -> Editable:
+    """One `[[editable]]`; KeyError when a key is missing, ValueError when its folder is in no source."""
+    if Path(table["path"]).is_absolute() or ".." in Path(table["path"]).parts:
+        raise ValueError(f"editable {table['name']}: path {table['path']!r} is not in its source")
+    return Editable(table["name"], table["version"], table["source"], table["path"], tuple(table["requires"]))
+
+
+def read_program(table: Mapping[str, Any]) -> Program:
+    """One `[[program]]`; KeyError when a key is missing."""
+    is_file = "file" in table
+    return Program(table["name"], table["file" if is_file else "object"], is_file, table.get("sha256"))
 
 
 def python_range(text: str) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.digest import canonical_json, sha256_bytes, sha256_file
+from assay.digest import canonical_json, sha256_bytes, sha256_file, value_digest
 from assay.files import write_atomic, write_json_atomic
 from assay.paths import relative
 from assay.setup import tool
 from assay.setup.environments import Environment, EnvironmentState
+from assay.sources import load_lock
 
 SCHEMA = "assay/environment/v1"
 
@@ -25,8 +26,8 @@ SCHEMA = "assay/environment/v1"
 class Stamp:
     """A whole environment: its state, what it was made from, and where.
 
-    `inputs` are digests of the locks and of each project's pyproject.toml; `python_size` and
-    `python_mtime_ns` notice a replaced interpreter without reading it.
+    `inputs` are digests of the locks and of each project's pyproject.toml, and each source's revision;
+    `python_size` and `python_mtime_ns` notice a replaced interpreter without reading it.
     """
 
     directory: str
@@ -46,10 +47,19 @@ class Staleness:
 
 
 def inputs(environment: Environment) -> dict[str, str]:
-    """Digests of what the environment is made from, by path from the root; OSError when one is missing."""
+    """What the environment is made from: digests by path from the root, and the revision of each source.
+
+    OSError when a file is missing.
+    """
     files = [environment.build_lock, environment.requirements_lock]
     files += [project / "pyproject.toml" for project in environment.projects]
-    return {relative(path): sha256_file(path) for path in dict.fromkeys(files)}
+    found = {relative(path): sha256_file(path) for path in dict.fromkeys(files)}
+    if environment.sources:
+        lock = load_lock()
+        found |= {f"source {name}": lock.source(name).revision for name in environment.sources}
+    if environment.editables:
+        found["editables"] = value_digest([asdict(item) for item in environment.editables])
+    return found
 
 
 def write(
@@ -105,6 +115,9 @@ def staleness(environment: Environment, python: str | None = None) -> Staleness 
     )
     if changed:
         return Staleness(f"{', '.join(changed)} changed", anew=False)
+    for name in environment.sources:
+        if not load_lock().source(name).path.exists():
+            return Staleness(f"the source {name} is not here", anew=False)
     return None
 
 
