@@ -24,6 +24,7 @@ from assay.errors import AssayError, PrerequisiteError
 
 LOWEST = (3, 11)
 HIGHEST = (3, 13)
+ANY = ">=3.11,<3.14"
 NAMES = ("python3.13", "python3.12", "python3.11", "python3")
 PROBE_TIMEOUT_S = 30
 
@@ -138,14 +139,14 @@ def unfit(interpreter: Interpreter, lowest: tuple[int, int], highest: tuple[int,
 
 
 def candidates(
-    explicit: str | None, preferred: str | None, known: Sequence[str], wanted: str
+    explicit: str | None, known: Sequence[str], preferred: str | None = None, wanted: str = ANY
 ) -> Iterator[tuple[str, str]]:
     """Commands to try, in order, each with where it was found.
 
     Args:
         explicit: What must be used; then nothing else is tried.
-        preferred: What is tried before anything else.
         known: Interpreters that existing environments were made with, best first.
+        preferred: What is tried before them.
         wanted: The accepted versions, as uv is asked for them.
     """
     if explicit is not None:
@@ -206,7 +207,7 @@ def find(
     versions = ">={}.{},<{}.{}".format(*lowest, highest[0], highest[1] + 1)
     tried: list[Candidate] = []
     seen: set[str] = set()
-    for command, origin in candidates(wanted, variable, known, versions):
+    for command, origin in candidates(wanted, known, variable, versions):
         resolved = os.path.realpath(shutil.which(command) or command)
         if resolved in seen:
             continue

@@ -27,7 +27,7 @@ from assay.setup.check import compare, require_none
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState
 from assay.setup.programs import verify_programs
 from assay.setup.turn import turn
-from assay.sources import Mirror, fetch_all, guarded
+from assay.sources import Mirror, fetch_all, guarded, verify
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ def ensure_all(
             make(needed, python, tool.Runner(handle), mirror)
     states = []
     for item in environments:
+        for name in item.sources:
+            verify(name)
         made = stamp.read(item)
         if made is None:
             raise VerificationError(

@@ -9,9 +9,11 @@ again.
 from __future__ import annotations
 
 import re
+import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from email.parser import HeaderParser
+from pathlib import Path
 
 from assay.errors import VerificationError
 from assay.paths import CACHE, owned_directory, relative
@@ -45,17 +47,16 @@ def require_built(environment: Environment, runner: tool.Runner, variables: Mapp
         VerificationError: one differs, or builds with what is not locked.
     """
     for editable in environment.editables:
-        out = owned_directory(CACHE / "tmp" / "metadata" / environment.name / editable.name)
-        built = out / "METADATA"
-        built.unlink(missing_ok=True)
         backend = require_backend(environment, editable)
-        runner.run(
-            [environment.python, "-I", "-B", "-c", BUILD, backend, editable.directory, out],
-            variables,
-            f"the metadata of {editable.name} ({relative(editable.directory)}) could not be built",
-            f"eval/scripts/setup {environment.name}",
-        )
-        require(environment, editable, built.read_text("utf-8"), "builds")
+        with tempfile.TemporaryDirectory(dir=owned_directory(CACHE / "tmp")) as out:
+            runner.run(
+                [environment.python, "-I", "-B", "-c", BUILD, backend, editable.directory, out],
+                variables,
+                f"the metadata of {editable.name} ({relative(editable.directory)}) could not be built",
+                f"eval/scripts/setup {environment.name}",
+            )
+            built = Path(out, "METADATA").read_text("utf-8")
+        require(environment, editable, built, "builds")
 
 
 def require_backend(environment: Environment, editable: Editable) -> str:

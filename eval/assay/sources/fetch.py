@@ -53,10 +53,13 @@ def fetch_all(names: Iterable[str], mirror: Mirror | None, runner: Runner) -> li
         PrerequisiteError: sources cannot be had; all of them are named, and what could be had was kept.
         VerificationError: one is not as pinned.
     """
+    chosen = list(dict.fromkeys(names))
+    if not chosen:
+        return []
     lock = load_lock()
     missing: list[AssayError] = []
     found = []
-    for source in [lock.source(name) for name in dict.fromkeys(names)]:
+    for source in [lock.source(name) for name in chosen]:
         if not source.path.is_symlink() and not source.path.exists():
             try:
                 fetch(source, mirror, runner)
