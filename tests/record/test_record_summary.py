@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from assay.record.render import FOOTNOTES, headlines, markdown, show
 from assay.record.sample import STATUSES, Baseline, Sample, Seconds, Status
-from assay.record.summary import EXIT_CODES, Summary, count, failures, family_seed, outcome, score_families
+from assay.record.scores import count, family_seed, score_families
+from assay.record.summary import EXIT_CODES, EntryFacts, Summary, failures, outcome
 
 FEW = settings(max_examples=60)
 
@@ -66,7 +67,7 @@ def test_counts_add_up_over_families_and_over_the_run(fates: list[tuple[Status, 
     rows = made(fates)
     total = count(rows)
     assert total.planned == len(rows) == total.scored + total.errored + total.truncated + total.missing
-    families = score_families(rows, "digest", {})
+    families = score_families(rows, "digest", {}, {})
     for name in ("planned", "scored", "errored", "truncated", "missing", "empty", "duplicates"):
         assert getattr(total, name) == sum(getattr(family.counts, name) for family in families)
     assert [family.family for family in families] == list(dict.fromkeys(row.family for row in rows))
@@ -77,7 +78,7 @@ def test_counts_add_up_over_families_and_over_the_run(fates: list[tuple[Status, 
 @given(FATES)
 def test_a_failed_row_never_leaves_the_denominator(fates: list[tuple[Status, float, int, str]]) -> None:
     rows = made(fates)
-    for family in score_families(rows, "digest", {}):
+    for family in score_families(rows, "digest", {}, {}):
         mine = [row for row in rows if row.family == family.family]
         total = math.fsum(row.reward or 0.0 for row in mine)
         failed = sum(row.status in {"errored", "missing"} for row in mine)
@@ -113,10 +114,27 @@ def test_an_outcome_is_done_only_when_every_row_has_a_score(
     assert EXIT_CODES[result] == {"done": 0, "partial": 4, "failed": 5, "cancelled": 6}[result]
 
 
+def facts_of(rows: list[Sample], **changed: object) -> EntryFacts:
+    counts = count(rows)
+    values: dict[str, object] = {
+        "entry": "e",
+        "tasks": len({row.task_key for row in rows}),
+        "tasks_found": len({row.task_key for row in rows if row.status != "missing"}),
+        "rollouts": 1,
+        "seeds": (),
+        "sampling": {"temperature": 0.0, "max_tokens": 64},
+        "limits": {"max_turns": 1},
+        "counts": counts,
+        "truncated_rate": counts.truncated_rate,
+    }
+    return EntryFacts.model_validate(values | changed)
+
+
 def summary_of(rows: list[Sample], **changed: object) -> Summary:
     values: dict[str, object] = {
         "profile": "p",
         "description": "d",
+        "pins": "production",
         "status": "partial",
         "problems": ("the server changed",),
         "notes": ("the evaluator ended badly",),
@@ -125,8 +143,9 @@ def summary_of(rows: list[Sample], **changed: object) -> Summary:
         "model": "m",
         "server": "assay-0",
         "counts": count(rows),
+        "entries": (facts_of(rows),),
         "failures": failures(rows),
-        "families": score_families(rows, "digest", {"e": {"f": Baseline(answer="Yes", score=0.875)}}),
+        "families": score_families(rows, "digest", {"e": {"f": Baseline(answer="Yes", score=0.875)}}, {}),
     }
     return Summary.model_validate(values | changed)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -142,10 +144,11 @@ def test_a_run_with_every_kind_of_answer_counts_it_audits_it_and_leaks_no_key(
 ) -> None:
     """An honest run whose server refuses one question, cuts one answer and gives one empty one."""
     seen: list[str] = []
+    mended = threading.Event()
 
     def reply(number: int, body: dict[str, Any]) -> Reply:
         seen.append(command_lines())
-        if asks(body, "letter"):
+        if asks(body, "letter") and not mended.is_set():
             return Reply(status=500)
         if asks(body, "Greatest Common"):
             return Reply(finish_reason="length")
@@ -154,8 +157,22 @@ def test_a_run_with_every_kind_of_answer_counts_it_audits_it_and_leaks_no_key(
     with StandIn(reply=reply, key=CANARY) as server:
         real = begin(server)
         code, answer = real.wait()
+        assert code == 4, real.err.read_text()
         asked = [body["messages"][-1]["content"] for body in server.requests]
-    assert code == 4, real.err.read_text()
+        require_honest(real, answer, asked)
+        mended.set()
+        resume_as_printed(Path(answer["run_dir"]))
+        assert len(server.requests) == len(asked) + 1, "what had an answer was not asked again"
+    assert not any(CANARY in line for line in seen)
+    run = Path(answer["run_dir"])
+    for place in (run, real.err, ROOT / ".assay/private"):
+        for path in [place, *place.rglob("*")]:
+            if path.is_file() and not path.is_symlink():
+                assert CANARY.encode() not in path.read_bytes(), path
+
+
+def require_honest(real: Real, answer: dict[str, Any], asked: list[str]) -> None:
+    """What that run must say of itself, to every verb."""
     counts = answer["counts"]
     assert (counts["planned"], counts["errored"], counts["truncated"], counts["scored"]) == (4, 1, 1, 2)
     assert (counts["missing"], counts["empty"]) == (0, 2)
@@ -165,11 +182,6 @@ def test_a_run_with_every_kind_of_answer_counts_it_audits_it_and_leaks_no_key(
     failed = next(row for row in rows if row["status"] == "errored")
     assert failed["family"] == "letter_counting"
     assert "500" in failed["error"]
-    assert not any(CANARY in line for line in seen)
-    for place in (run, real.err, ROOT / ".assay/private"):
-        for path in [place, *place.rglob("*")]:
-            if path.is_file() and not path.is_symlink():
-                assert CANARY.encode() not in path.read_bytes(), path
     assert processes(run.name) == []
     code, audit = assay("audit", run)
     assert (code, audit["failed"]) == (0, [])
@@ -179,6 +191,36 @@ def test_a_run_with_every_kind_of_answer_counts_it_audits_it_and_leaks_no_key(
     assert assay("status", run)[1]["status"] == "partial"
     code, summary = assay("summarize", run)
     assert (code, summary["counts"]) == (4, counts)
+
+
+def resume_as_printed(run: Path) -> None:
+    """Type what `assay status` prints for the entry, and look at what came of it."""
+    _, status = assay("status", run)
+    (recipe,) = status["resume"]["reasoning-gym"]
+    assert (recipe["folder"], recipe["owed"]) == ("reasoning-gym", 1)
+    printed = subprocess.run([ASSAY, "status", run], capture_output=True, text=True, check=False).stdout
+    assert "a resumed run is not this run" in printed
+    script = "\n".join(recipe["lines"])
+    assert script in printed
+    assert CANARY not in printed
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env={"PATH": os.environ["PATH"], "ASSAY_API_KEY": CANARY},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (run / "reasoning-gym/traces.jsonl").read_text().splitlines()]
+    assert [row["ok"] for row in rows] == [True] * PLANNED
+    assert (run / "reasoning-gym/logs/attempt_2").is_dir()
+    again = assay("status", run)[1]["resume"]["reasoning-gym"][0]
+    assert again["owed"] == 0
+    code, audit = assay("audit", run)
+    assert (code, "files" in audit["failed"]) == (5, True)
+    shutil.rmtree(ROOT / ".assay/private" / run.name)
 
 
 @pytest.mark.long

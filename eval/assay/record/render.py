@@ -13,7 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from assay.console import Diagnostics, printable
-from assay.record.summary import FamilyScore, Summary
+from assay.pinset import PRODUCTION
+from assay.record.asked import words
+from assay.record.repeats import Repeats
+from assay.record.scores import Counts, FamilyScore
+from assay.record.summary import EntryFacts, Summary
 
 HEADINGS = (
     "family",
@@ -70,21 +74,85 @@ def headlines(summary: Summary) -> list[str]:
     server = summary.server or "offers no identity"
     lines = [
         f"{summary.profile}: {summary.description}",
+        *pins_said(summary.pins),
         f"status: {summary.status}; model {summary.model}; server {server} (claimed)",
         f"runtime: {summary.runtime}; egress: {summary.egress}",
         f"{counts.planned} planned = {counts.scored} scored + {counts.errored} errored "
         f"+ {counts.truncated} truncated (scored all the same) + {counts.missing} missing; "
         f"{counts.empty} empty, {counts.duplicates} duplicate question(s)",
+        truncation(counts),
     ]
+    for entry in summary.entries:
+        lines.append(asked(entry))
+        lines += [
+            f"{entry.entry}: {said}"
+            for family in summary.families
+            if family.entry == entry.entry and family.repeats is not None
+            for said in repeated(family, family.repeats)
+        ]
     lines += [f"problem: {problem}" for problem in summary.problems]
     lines += [f"note: {note}" for note in summary.notes]
     lines += [f"errors: {failure.rows} row(s): {failure.error}" for failure in summary.failures]
     return lines
 
 
+def pins_said(pins: str) -> list[str]:
+    """What must be said when a run used other pins than production's; nothing for those."""
+    if pins == PRODUCTION:
+        return []
+    return [f"PINS: {pins}. Nothing here is the pinned evaluation that the profile's name stands for"]
+
+
+def truncation(counts: Counts) -> str:
+    """How many answers a limit cut, with their share."""
+    return f"truncated: {_share(counts)}"
+
+
+def asked(entry: EntryFacts) -> str:
+    """What was asked in an entry, how, and how much of it came back."""
+    found = f"{entry.tasks_found} of {entry.tasks} tasks in the records"
+    seeds = f", seeds {entry.seeds[0]} to {entry.seeds[-1]}" if entry.seeds else ""
+    rollouts = f"{entry.rollouts} rollout(s) each{seeds}"
+    how = words(entry.sampling, entry.limits) or "the server's own sampling"
+    return f"{entry.entry}: {found}, {rollouts}; truncated {_share(entry.counts)}; asked with {how}"
+
+
+def _share(counts: Counts) -> str:
+    rate = counts.truncated_rate
+    share = "" if rate is None else f" ({rate:.1%})"
+    return f"{counts.truncated} of {counts.answered} answers{share}"
+
+
+def repeated(family: FamilyScore, repeats: Repeats) -> list[str]:
+    """What the several rollouts of a task are, and what follows from them: plain sentences."""
+    of = f"{family.family}: " if family.family != family.entry else ""
+    if repeats.distinct_min is None:
+        return [f"{of}no rollout was answered"]
+    lines = [
+        f"{of}distinct answers a task: {repeats.distinct_min} least, {repeats.distinct_mean:g} in the mean, "
+        f"{repeats.distinct_max} most, of {repeats.rollouts} rollouts"
+    ]
+    if repeats.one_answer:
+        lines.append(
+            f"{of}the {repeats.rollouts} rollouts of each task are one answer {repeats.rollouts} times: "
+            "they are no more evidence than one rollout"
+        )
+    elif not repeats.sampled:
+        lines.append(
+            f"{of}the rollouts differ though nothing in the sampling makes them: the server is not "
+            "deterministic, and they are no samples"
+        )
+    if repeats.mean_at_k is not None:
+        at = [f"mean@{repeats.rollouts} {number(repeats.mean_at_k)}"]
+        at += [f"pass@{k} {number(value)}" for k, value in repeats.pass_at_k.items()]
+        lines.append(of + ", ".join(at))
+    return lines
+
+
 FOOTNOTES = (
     "score: sum of rewards / planned (a failed row counts 0; the range's end counts it 1)",
-    "95 % interval: bootstrap over distinct questions; * exact binomial, where all rewards are equal",
+    "95 % interval: bootstrap over distinct questions, so that a repeated answer narrows nothing; "
+    "* exact binomial, where all rewards are equal",
     "const: what the best constant answer scores on the same tasks; dist: distinct answers",
 )
 

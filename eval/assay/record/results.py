@@ -6,19 +6,20 @@ whoever holds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from assay.errors import VerificationError
-from assay.evaluator import load_evaluator
 from assay.files import read_json, write_atomic, write_json_atomic
-from assay.plan import Plan
+from assay.plan import EntryPlan, Plan
+from assay.record import asked
 from assay.record.derive import samples_of
 from assay.record.render import markdown
 from assay.record.sample import Sample, TaskPlan
-from assay.record.summary import Summary, count, failures, outcome, score_families
+from assay.record.scores import count, score_families
+from assay.record.summary import EntryFacts, Summary, failures, outcome
 
 SAMPLES = "samples.jsonl"
 SUMMARY = "summary.json"
@@ -38,9 +39,8 @@ def derive(run: Path, plan: Plan, tasks: Mapping[str, TaskPlan]) -> tuple[list[S
     """
     samples: list[Sample] = []
     faults: list[str] = []
-    dialect = load_evaluator(plan.evaluator).dialect
     for entry in plan.entries:
-        rows, unplanned = samples_of(run, entry.name, dialect, entry.parts, tasks[entry.name])
+        rows, unplanned = samples_of(run, entry.name, plan.dialect, entry.parts, tasks[entry.name])
         samples += rows
         faults += unplanned
     return samples, faults
@@ -67,9 +67,11 @@ def summarise(
         server: The `system_fingerprint` the server claims.
     """
     counts = count(samples)
+    entries = tuple(entry_facts(plan, entry, samples) for entry in plan.entries)
     return Summary(
         profile=plan.profile,
         description=plan.description,
+        pins=plan.pins,
         status=outcome(counts, problems, cancelled),
         problems=tuple(problems),
         notes=tuple(notes),
@@ -78,9 +80,50 @@ def summarise(
         model=plan.server.model,
         server=server,
         counts=counts,
+        entries=entries,
         failures=failures(samples),
-        families=score_families(samples, plan.digest, {name: task.baselines for name, task in tasks.items()}),
+        families=score_families(
+            samples,
+            plan.digest,
+            {name: task.baselines for name, task in tasks.items()},
+            {facts.entry: asked.may_differ(facts.sampling, bool(facts.seeds)) for facts in entries},
+        ),
     )
+
+
+def entry_facts(plan: Plan, entry: EntryPlan, samples: Sequence[Sample]) -> EntryFacts:
+    """What was asked in an entry, and how much of it the native records hold."""
+    rows = [row for row in samples if row.entry == entry.name]
+    counts = count(rows)
+    native = plan.native(entry)
+    return EntryFacts(
+        entry=entry.name,
+        tasks=len({row.task_key for row in rows}),
+        tasks_found=len({row.task_key for row in rows if row.status != "missing"}),
+        rollouts=entry.rollouts,
+        seeds=entry.seeds,
+        sampling=asked.sampling(plan.dialect, native),
+        limits=asked.limits(plan.dialect, native),
+        counts=counts,
+        truncated_rate=counts.truncated_rate,
+    )
+
+
+def left_out(plan: Plan, samples: Sequence[Sample], ended_well: Collection[str]) -> list[str]:
+    """What an evaluator that ended well did not ask, though it was planned: a fault, and no missing answer.
+
+    Args:
+        plan: What the run did.
+        samples: All rows.
+        ended_well: The entries whose evaluator ended with exit code 0, uninterrupted.
+    """
+    faults = []
+    for entry in plan.entries:
+        missing = sum(row.status == "missing" for row in samples if row.entry == entry.name)
+        if missing and entry.name in ended_well:
+            lacking = f"its records lack {missing} of {entry.planned} rows"
+            faults.append(f"{entry.name}: the evaluator ended well, but {lacking}")
+    return faults
 
 
 def samples_bytes(samples: Sequence[Sample]) -> bytes:

@@ -1,23 +1,22 @@
 """`summary.json`: what a run found, computed from its samples alone, so that an auditor computes the same.
 
-A score is the sum of rewards over *all planned* rollouts: a failed request never leaves the denominator, and
-where rows failed the score is a lower bound, with `score_ceiling` (every failed row right) beside it. There
-is no number over several families of one kind, and none over benchmarks.
+Scores stand for each family (`assay.record.scores`), what was asked and how much of it came back for each
+entry. There is no number over several families of one kind, and none over entries or benchmarks.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from assay.record.sample import Baseline, Sample
-from assay.record.statistics import CONFIDENCE, Method, mean_interval
+from assay.record.sample import Sample
+from assay.record.scores import Counts, FamilyScore
+from assay.record.statistics import CONFIDENCE
 
-SCHEMA = "assay/summary/v1"
+SCHEMA: Literal["assay/summary/v2"] = "assay/summary/v2"
 FAILURES_TOLD = 3
 ERROR_CHARACTERS = 300
 
@@ -25,59 +24,32 @@ Outcome = Literal["done", "partial", "failed", "cancelled"]
 EXIT_CODES: Mapping[Outcome, int] = {"done": 0, "partial": 4, "failed": 5, "cancelled": 6}
 
 
-class Counts(BaseModel):
-    """How many rollouts were planned, and what became of them; the last two are told beside, not summed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    planned: int
-    scored: int
-    errored: int
-    truncated: int
-    missing: int
-    empty: int
-    duplicates: int
-
-    @property
-    def answered(self) -> int:
-        """Rollouts with a score: scored and truncated-and-scored."""
-        return self.scored + self.truncated
-
-
-class FamilyScore(BaseModel):
-    """One family's result.
+class EntryFacts(BaseModel):
+    """What was asked in one entry, and how much of it came back; its scores stand with its families.
 
     Attributes:
         entry: The profile's entry.
-        family: The generator or subset.
+        tasks: Planned, after the taskset's own filters.
+        tasks_found: Of these, how many the native records hold a row of.
+        rollouts: Planned of each task.
+        seeds: Of the rollouts, where each has one of its own.
+        sampling: The options that its requests were to have.
+        limits: What else may end a rollout: turns, tokens over all of them.
         counts: Its rollouts.
-        score: Sum of rewards / planned; None when nothing was answered.
-        score_ceiling: The same with every errored or missing row counted as 1.
-        low: Lower bound of the 95 % interval of `score`.
-        high: Upper bound.
-        interval_method: How the bounds were computed (assay.record.statistics).
-        clusters: Distinct questions.
-        baseline: Score of the best constant answer over the same tasks, None when the taskset tells none.
-        baseline_answer: That answer.
-        distinct_answers: Distinct answers' digests.
-        mean_completion_tokens: Over answered rows, None when no row tells.
+        truncated_rate: Share of the rollouts with a score that a limit cut; None when nothing was answered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     entry: str
-    family: str
+    tasks: int
+    tasks_found: int
+    rollouts: int
+    seeds: tuple[int, ...]
+    sampling: Mapping[str, Any]
+    limits: Mapping[str, Any]
     counts: Counts
-    score: float | None
-    score_ceiling: float | None
-    low: float | None
-    high: float | None
-    interval_method: Method
-    clusters: int
-    baseline: float | None
-    baseline_answer: str | None
-    distinct_answers: int
-    mean_completion_tokens: float | None
+    truncated_rate: float | None
 
 
 class Failure(BaseModel):
@@ -96,6 +68,7 @@ class Summary(BaseModel):
         schema_version: Of this form.
         profile: The profile's name.
         description: What the profile is.
+        pins: The pin set that was in force; only "production" is what the profile promises.
         status: done, partial (some rows have no score), failed (none has, or the record is not sound),
             cancelled.
         problems: Faults that fail the run: a changed input or server, rows nobody planned.
@@ -106,15 +79,17 @@ class Summary(BaseModel):
         server: The server's `system_fingerprint` as it claims it, None where it offers no identity.
         confidence: Of every interval.
         counts: Over the whole run.
+        entries: What was asked in each entry, in the order of the plan.
         failures: The most frequent errors of rows, at most `FAILURES_TOLD`.
         families: One result a family, in the order of the plan.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: str = SCHEMA
+    schema_version: Literal["assay/summary/v2"] = SCHEMA
     profile: str
     description: str
+    pins: str
     status: Outcome
     problems: tuple[str, ...]
     notes: tuple[str, ...]
@@ -124,24 +99,9 @@ class Summary(BaseModel):
     server: str | None
     confidence: float = CONFIDENCE
     counts: Counts
+    entries: tuple[EntryFacts, ...]
     failures: tuple[Failure, ...]
     families: tuple[FamilyScore, ...]
-
-
-def count(samples: Iterable[Sample]) -> Counts:
-    """Count samples by what became of them."""
-    rows = list(samples)
-    tally = {
-        status: sum(row.status == status for row in rows)
-        for status in ("scored", "errored", "truncated", "missing")
-    }
-    questions = {(row.entry, row.task_key): row.cluster for row in rows}
-    return Counts(
-        planned=len(rows),
-        empty=sum(row.empty for row in rows),
-        duplicates=len(questions) - len(set(questions.values())),
-        **tally,
-    )
 
 
 def failures(samples: Iterable[Sample]) -> tuple[Failure, ...]:
@@ -165,56 +125,3 @@ def outcome(counts: Counts, problems: Sequence[str], cancelled: bool) -> Outcome
     if counts.errored or counts.missing:
         return "partial"
     return "done"
-
-
-def family_seed(plan_digest: str, entry: str, family: str) -> int:
-    """The bootstrap's seed for a family: from the plan's digest, so nobody chooses it."""
-    text = f"{plan_digest}/{entry}/{family}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
-
-
-def score_family(samples: Sequence[Sample], plan_digest: str, baseline: Baseline | None) -> FamilyScore:
-    """Score the rows of one family (at least one) of one entry."""
-    first = samples[0]
-    counts = count(samples)
-    rewards = [row.reward or 0.0 for row in samples]
-    total = sum(rewards)
-    answered = counts.answered > 0
-    interval = mean_interval(
-        rewards, [row.cluster for row in samples], family_seed(plan_digest, first.entry, first.family)
-    )
-    tokens = [row.completion_tokens for row in samples if row.completion_tokens is not None]
-    return FamilyScore(
-        entry=first.entry,
-        family=first.family,
-        counts=counts,
-        score=round(total / counts.planned, 6) if answered else None,
-        score_ceiling=round((total + counts.errored + counts.missing) / counts.planned, 6),
-        low=interval.low if answered else None,
-        high=interval.high if answered else None,
-        interval_method=interval.method if answered else "none",
-        clusters=interval.clusters,
-        baseline=None if baseline is None else round(baseline.score, 6),
-        baseline_answer=None if baseline is None else baseline.answer,
-        distinct_answers=len({row.answer_digest for row in samples if row.answer_digest}),
-        mean_completion_tokens=round(sum(tokens) / len(tokens), 3) if tokens else None,
-    )
-
-
-def score_families(
-    samples: Sequence[Sample], plan_digest: str, baselines: Mapping[str, Mapping[str, Baseline]]
-) -> tuple[FamilyScore, ...]:
-    """Score every family of every entry.
-
-    Args:
-        samples: All rows, in the plan's order.
-        plan_digest: Digest of the plan, from which bootstrap seeds are taken.
-        baselines: Constant-answer baselines by entry and family.
-    """
-    groups: dict[tuple[str, str], list[Sample]] = {}
-    for row in samples:
-        groups.setdefault((row.entry, row.family), []).append(row)
-    return tuple(
-        score_family(rows, plan_digest, baselines.get(entry, {}).get(family))
-        for (entry, family), rows in groups.items()
-    )

@@ -31,7 +31,7 @@ from assay.plan import EntryPlan, OwnServer, Part, Plan, overrides
 from assay.process import end, start
 from assay.record import dialects
 from assay.record.manifest import write_manifest
-from assay.record.results import derive, summarise, write_results
+from assay.record.results import derive, left_out, summarise, write_results
 from assay.record.summary import Summary
 from assay.run import containers, native, provenance, route
 from assay.run.endpoint import Endpoint, probe
@@ -334,6 +334,9 @@ def _record(progress: Progress, asked: Cancellation) -> Finished:
     progress.save("recording")
     run, plan = progress.run, progress.plan
     samples, faults = derive(run, plan, progress.tasks)
+    if not asked.asked:
+        ended_well = {entry.name for entry in progress.state.entries if entry.native_exit_code == 0}
+        faults += left_out(plan, samples, ended_well)
     summary = summarise(
         plan,
         progress.tasks,

@@ -1,18 +1,26 @@
-"""`assay status RUN`: where a run stands; tells a live one from one whose process has died."""
+"""`assay status RUN`: where a run stands, and how its entries would be resumed natively."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from assay.cli import answer, shared
 from assay.console import printable
+from assay.errors import AssayError
+from assay.plan import NAME, load_plan
+from assay.run.recipe import WARNING, Recipe, recipes
 from assay.run.state import exit_code, load_state
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb's arguments."""
-    parser = subparsers.add_parser("status", parents=[shared()], help="say what became of a run")
+    parser = subparsers.add_parser(
+        "status",
+        parents=[shared()],
+        help="say what became of a run, and how it would be resumed natively",
+    )
     parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
     parser.set_defaults(handler=status)
 
@@ -30,6 +38,15 @@ def status(arguments: argparse.Namespace) -> int:
         print(f"  next: assay summarize {arguments.run}")
     if state.error:
         print(printable(f"  {state.error}"))
+    # While a run is live its native records are its own.
+    found: dict[str, list[Recipe]] = {}
+    if standing != "live":
+        try:
+            plan = load_plan(arguments.run / NAME)
+            found = {entry.name: recipes(arguments.run, plan, entry) for entry in plan.entries}
+        except AssayError as error:
+            print(printable(f"\nno native resume can be told: {error}"))
+    _show(found)
     if arguments.json:
         answer(
             {
@@ -39,6 +56,20 @@ def status(arguments: argparse.Namespace) -> int:
                 "phase": state.phase,
                 "entries": [entry.model_dump() for entry in state.entries],
                 "error": state.error,
+                "resume": {name: [vars(recipe) for recipe in entry] for name, entry in found.items()},
             }
         )
     return code
+
+
+def _show(found: Mapping[str, list[Recipe]]) -> None:
+    if not found:
+        return
+    print(f"\nnative resume ({WARNING}):")
+    for entry in found.values():
+        for recipe in entry:
+            print(f"\n# {recipe.folder}: {recipe.owed} rollout(s) owed")
+            for note in recipe.notes:
+                print(printable(f"# {note}"))
+            for line in recipe.lines:
+                print(line)

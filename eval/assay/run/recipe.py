@@ -1,0 +1,173 @@
+"""How an entry would be resumed by the evaluator's own command, as it would have to be typed.
+
+Assay resumes no run: a run is a value. Upstream's command can, and whoever wants that needs what the run
+had: the working directory with its link to the data, the offline variables, the variable of the key, and the
+resolved configuration, which the command compares with its own. All of it is recorded in
+`provenance/launch/`; the private folders are made anew, since a run removes its own. What comes of it is not
+this run any more: the command rewrites the native records in their place.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay import pinset
+from assay.errors import VerificationError
+from assay.files import read_json
+from assay.paths import ROOT
+from assay.plan import EntryPlan, OwnServer, Part, Plan
+from assay.record import dialects
+
+WARNING = (
+    "a resumed run is not this run: the native command rewrites its records, and audit then refuses it; "
+    "keep a copy first"
+)
+FOLDERS = ("HOME", "XDG_CACHE_HOME", "TMPDIR", "HF_HOME", "HF_DATASETS_CACHE")
+PREPARE = (
+    "import pathlib, sys; from assay import sandbox; "
+    "sandbox.prepare_host(pathlib.Path(sys.argv[1]), sys.argv[2])"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one native invocation would be resumed.
+
+    Attributes:
+        folder: Where it wrote, below the run directory.
+        owed: Rollouts that the command would ask again.
+        notes: What must be so before, in words.
+        lines: Shell lines; empty where the evaluator was never started.
+    """
+
+    folder: str
+    owed: int
+    notes: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def recipes(run: Path, plan: Plan, entry: EntryPlan) -> list[Recipe]:
+    """The recipe of each invocation of an entry that rollouts are owed of; of the first where none is.
+
+    Raises:
+        VerificationError: a native record, or what was recorded of the launch, cannot be read.
+    """
+    found = [_recipe(run, plan, entry, part) for part in entry.parts]
+    return [recipe for recipe in found if recipe.owed] or found[:1]
+
+
+def _recipe(run: Path, plan: Plan, entry: EntryPlan, part: Part) -> Recipe:
+    reader = dialects.of(plan.dialect)
+    rows = list(reader.rows(run / part.folder))
+    # Verifiers 0.1 keeps rows that failed and asks only for those that it lacks.
+    kept = len(rows) if plan.dialect == "vf-eval-v0" else sum(row.ok for row in rows)
+    owed = max(entry.tasks * part.rollouts - kept, 0)
+    path = run / "provenance" / "launch" / part.folder / "command.json"
+    if not path.exists():
+        return Recipe(part.folder, owed, ("the evaluator was never started for it",), ())
+    launch = _object(path)
+    try:
+        route = _object(path.with_name("route.json"))
+        lines, notes = (
+            _lines(run, plan, part, launch, route),
+            _notes(run, plan, part, launch, len(rows) - kept),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise VerificationError(f"{path} cannot be read", f"{type(error).__name__}: {error}") from error
+    return Recipe(part.folder, owed, tuple(notes), tuple(lines))
+
+
+def _lines(
+    run: Path, plan: Plan, part: Part, launch: Mapping[str, Any], route: Mapping[str, Any]
+) -> list[str]:
+    variables = {str(name): str(value) for name, value in launch["environment"].items()}
+    directory = str(launch["working_directory"])
+    private = [variables[name] for name in FOLDERS if name in variables]
+    lines = [f"mkdir -p -m 700 {_quoted(*dict.fromkeys(private))}", f"mkdir -p {_quoted(directory)}"]
+    if plan.runtime == "subprocess":
+        lines.append(_prepared(plan, variables["HOME"]))
+    lines.append(f"cd {_quoted(directory)}")
+    if route["link"] is not None:
+        name, target = str(route["link"]["name"]), str(route["link"]["target"])
+        lines.append(f"mkdir -p {_quoted(str(Path(name).parent))}")
+        lines.append(f"ln -sfn {_quoted(target, name)}")
+    key = launch["key_variable"]
+    if not isinstance(key, str) or not key.isidentifier() or key in variables:
+        raise ValueError(f"key_variable is {key!r}")
+    words = [str(word) for word in launch["command"]]
+    given = [f"{name}={_quoted(value)}" for name, value in sorted(variables.items())]
+    # By its name alone: what it holds is nobody's to print.
+    given.append(f'{key}="${{{key}:-none}}"')
+    before, command = _command(run, plan, part, words, directory)
+    lines += [*before, " \\\n  ".join(["env -i", *given, command])]
+    # The record may be a stranger's, and what is typed from it must be what was read.
+    if not all(line.replace("\n", "").isprintable() for line in lines):
+        raise ValueError("it holds what cannot be seen")
+    return lines
+
+
+def _command(run: Path, plan: Plan, part: Part, words: list[str], directory: str) -> tuple[list[str], str]:
+    """Lines that go before, and the command."""
+    if plan.dialect != "vf-eval-v0":
+        resolved = str(_recorded(run, part) / "configs" / "resolved" / "eval.json")
+        return [], _quoted(words[0], "@", resolved, "--resume", *(word for word in words if word[:2] == "--"))
+    # There `--resume` is not heard beside a file; the file itself must name the folder of its record.
+    record = dialects.of(plan.dialect).record(run / part.folder).parent
+    launch = run / "provenance" / "launch" / part.folder / "launch.toml"
+    resumed = f"{directory}/resume.toml"
+    line = f'resume_path = "{record.resolve()}"'
+    copy = f"{{ cat {_quoted(str(launch.resolve()))}; echo {_quoted(line)}; }} > {_quoted(resumed)}"
+    return [copy], _quoted(words[0], resumed, *(word for word in words if word[:2] == "--"))
+
+
+def _notes(run: Path, plan: Plan, part: Part, launch: Mapping[str, Any], failed: int) -> list[str]:
+    key = launch["key_variable"]
+    notes = [f"{key} must hold the server's key, where it wants one"]
+    over = _object(run / "provenance" / "launch" / part.folder / "overrides.json")
+    if isinstance(plan.server, OwnServer):
+        address = str((over.get("client") or {}).get("base_url"))
+        port = address.removesuffix("/v1").rpartition(":")[2]
+        notes.append(
+            f"the run's own server has ended; the requests go to {address}: "
+            f"assay serve {plan.server.model} --slots {plan.server.slots} --port {port}"
+        )
+    recorded = _recorded(run, part)
+    if recorded != (run / part.folder).resolve() and plan.dialect != "vf-eval-v0":
+        notes.append(f"the run lay elsewhere: the command resumes {recorded}")
+    if plan.dialect == "vf-eval-v0" and failed:
+        notes.append(f"this version asks nothing again that failed: {failed} row(s) stay as they are")
+    return notes
+
+
+def _recorded(run: Path, part: Part) -> Path:
+    """Where the invocation wrote, as its own configuration says."""
+    over = _object(run / "provenance" / "launch" / part.folder / "overrides.json")
+    return Path(str(over["output_dir"])) / part.folder
+
+
+def _prepared(plan: Plan, home: str) -> str:
+    """The host runtime's programs, put into the new home as the run put them into its own."""
+    current = pinset.current()
+    chosen = {} if current.directory is None else {pinset.VARIABLE: str(current.directory)}
+    variables = {"PYTHONPATH": str(ROOT / "eval"), **chosen}
+    given = " ".join(f"{name}={_quoted(value)}" for name, value in variables.items())
+    python = _quoted(str(ROOT / ".venv" / "bin" / "python"))
+    return f"env {given} {python} -c {_quoted(PREPARE, home, plan.evaluator)}"
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = read_json(path)
+    except (OSError, ValueError, RecursionError) as error:
+        raise VerificationError(f"{path} cannot be read", str(error)) from error
+    if not isinstance(value, dict):
+        raise VerificationError(f"{path} is not a JSON object")
+    return value
+
+
+def _quoted(*words: str) -> str:
+    return " ".join(shlex.quote(word) for word in words)
