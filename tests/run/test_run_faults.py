@@ -260,7 +260,7 @@ def test_a_record_that_cannot_be_read_fails_the_run_and_its_state_says_so(toy: T
     with StandIn() as server, toy.entry("pair", "second", {"tail": "this is no JSON\n"}, size=2):
         done = toy.run(*other(server, runs, "second"))
     assert done.code == 5
-    assert "traces.jsonl line 5 is not an episode" in done.err
+    assert "traces.jsonl line 5 is not a row" in done.err
     assert done.json["status"] == "error"
     status = toy.run("status", done.run, "--json")
     assert (status.code, status.json["status"]) == (5, "failed")

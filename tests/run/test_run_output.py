@@ -115,7 +115,8 @@ def test_every_verb_ends_stdout_with_one_json_object(toy: Toy, runs: Path) -> No
     }  # fmt: skip
     assert set(answers["run"].json["counts"]) == COUNTS
     assert {"family", "score", "low", "high", "counts", "baseline"} <= set(answers["run"].json["scores"][0])
-    assert set(answers["status"].json) == {"run_dir", "status", "exit_code", "phase", "entries", "error"}
+    told = {"run_dir", "status", "exit_code", "phase", "entries", "error", "resume"}
+    assert set(answers["status"].json) == told
     assert answers["status"].json["entries"][0]["finished"] == 6
     assert answers["summarize"].json["counts"] == answers["run"].json["counts"]
     assert answers["summarize"].json["families"] == answers["run"].json["scores"]

@@ -1,7 +1,10 @@
 """`assay reward RUN`: the reward that the upstream guide's jq command computes, beside ours.
 
 The command stands in the upstream evaluation guide; a record whose reward cannot be had by it would not be
-upstream's any more. It counts a failed episode as 0, as our scores do.
+upstream's any more. It is a mean over traces, of all native invocations of an entry together: a failure that
+left no trace is not in it, and one that left rewards counts with them, where our score counts it as 0. The
+guide's command stops at a reward that its scorer never gave (null); such records are read with those left
+out, which is then said. Verifiers 0.1 writes no traces but each row's reward: there it is their mean.
 """
 
 from __future__ import annotations
@@ -10,20 +13,48 @@ import argparse
 import math
 import shutil
 import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from assay.cli import answer, shared
+from assay.console import printable
 from assay.errors import PrerequisiteError, VerificationError
-from assay.plan import NAME, load_plan
-from assay.record.episodes import TRACES
+from assay.plan import NAME, EntryPlan, Plan, load_plan
+from assay.record import dialects
 from assay.record.results import derive, load_tasks
+from assay.record.sample import Sample
 from assay.run.state import load_state
 
 PROGRAM = (
     "[.[].traces[] | [.rewards[]? | .score * .weight] | add // 0]"
     " | if length > 0 then add / length else 0 end"
 )
+WITHOUT_NULLS = PROGRAM.replace(".rewards[]?", ".rewards[]? | select(. != null)")
+V0 = "vf-eval-v0"
+PROGRAM_V0 = "[.[].reward] | if length > 0 then add / length else 0 end"
 TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An entry's reward by the guide's command and by ours.
+
+    Attributes:
+        upstream: What jq computes.
+        assay: The same mean by our reading of the same records.
+        rows: What both are means over.
+        failed: Reward of rows that our score counts as 0: they failed after a scorer had spoken.
+        nulls: The guide's command as it stands stops at a reward that was never given.
+        agree: Whether the two are the same number, over rows that all were planned.
+    """
+
+    upstream: float
+    assay: float
+    rows: int
+    failed: float
+    nulls: bool
+    agree: bool
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,44 +70,77 @@ def reward(arguments: argparse.Namespace) -> int:
     """Print both rewards of each entry; exit 5 when they differ."""
     load_state(arguments.run)
     plan = load_plan(arguments.run / NAME)
-    tasks = load_tasks(arguments.run, plan)
-    samples, _ = derive(arguments.run, plan, tasks)
-    entries = {}
-    same = True
-    for entry in plan.entries:
-        upstream = upstream_reward(arguments.run / entry.name / TRACES)
-        rows = [row for row in samples if row.entry == entry.name and row.status != "missing"]
-        ours = math.fsum(row.reward or 0.0 for row in rows) / len(rows) if rows else 0.0
-        agree = math.isclose(upstream, ours, abs_tol=TOLERANCE)
-        same = same and agree
-        entries[entry.name] = {"upstream": upstream, "assay": ours, "rows": len(rows), "agree": agree}
-        print(f"{entry.name}: upstream {upstream:.6f}, assay {ours:.6f} over {len(rows)} rows")
+    samples, _ = derive(arguments.run, plan, load_tasks(arguments.run, plan))
+    entries = {entry.name: compare(arguments.run, plan, entry, samples) for entry in plan.entries}
+    for name, found in entries.items():
+        line = f"{name}: upstream {found.upstream:.6f}, assay {found.assay:.6f} over {found.rows} rows"
+        print(printable(line if found.agree else f"{line}: they differ"))
+        if found.failed:
+            print(f"  {found.failed:.6f} of the sum stands in rows that our score counts as 0")
+        if found.nulls:
+            print("  the guide's command stops at a reward that was never given (null): left out here")
+    same = all(found.agree for found in entries.values())
     if arguments.json:
         answer(
             {
                 "run_dir": str(arguments.run.resolve()),
                 "status": "same" if same else "differs",
-                "entries": entries,
+                "entries": {name: asdict(found) for name, found in entries.items()},
             }
         )
     return 0 if same else VerificationError.exit_code
 
 
-def upstream_reward(traces: Path) -> float:
-    """The mean reward of a native record by the upstream guide's jq program; 0 for an empty record.
+def compare(run: Path, plan: Plan, entry: EntryPlan, samples: Sequence[Sample]) -> Compared:
+    """Both rewards of an entry, over the records of all its native invocations.
 
     Raises:
         PrerequisiteError: jq is not installed.
-        VerificationError: there is no record, or jq cannot read it.
+        VerificationError: there is no record, or one cannot be read.
+    """
+    reader = dialects.of(plan.dialect)
+    upstream, nulls = upstream_reward(
+        plan.dialect, [reader.record(run / part.folder) for part in entry.parts]
+    )
+    found = [row for part in entry.parts for row in reader.rows(run / part.folder)]
+    planned = [row for row in samples if row.entry == entry.name and row.status != "missing"]
+    count = sum(row.counted for row in found)
+    ours = math.fsum(row.reward for row in found) / count if count else 0.0
+    return Compared(
+        upstream=upstream,
+        assay=ours,
+        rows=count,
+        failed=math.fsum(row.reward for row in found if not row.ok),
+        nulls=nulls,
+        agree=len(planned) == len(found) and math.isclose(upstream, ours, abs_tol=TOLERANCE),
+    )
+
+
+def upstream_reward(dialect: str, records: Sequence[Path]) -> tuple[float, bool]:
+    """The mean reward of native records by the upstream guide's jq program, and whether nulls stopped it.
+
+    It is 0 for empty records.
+
+    Args:
+        dialect: What the records are.
+        records: Those of all native invocations of an entry.
+
+    Raises:
+        PrerequisiteError: jq is not installed.
+        VerificationError: there is no record, or jq cannot read one.
     """
     jq = shutil.which("jq")
     if jq is None:
         raise PrerequisiteError("jq is not installed", "the upstream command needs it", "apt-get install jq")
-    if not traces.is_file():
-        raise VerificationError(f"{traces} is missing", "the run recorded nothing for this entry")
-    done = subprocess.run([jq, "-s", PROGRAM, str(traces)], capture_output=True, check=False, timeout=300)
-    if done.returncode != 0:
-        raise VerificationError(
-            f"jq cannot read {traces}", done.stderr.decode("utf-8", errors="replace").strip()
-        )
-    return float(done.stdout)
+    present = [path for path in records if path.is_file()]
+    if not present:
+        raise VerificationError(f"{records[0]} is missing", "the run recorded nothing for this entry")
+    failed = b""
+    for program in (PROGRAM_V0,) if dialect == V0 else (PROGRAM, WITHOUT_NULLS):
+        words = [jq, "-s", program, *map(str, present)]
+        done = subprocess.run(words, capture_output=True, check=False, timeout=300)
+        if done.returncode == 0:
+            return float(done.stdout), bool(failed)
+        failed = done.stderr
+    reason = failed.decode("utf-8", errors="replace").strip()
+    raise VerificationError(f"jq cannot read {', '.join(map(str, present))}", reason)
