@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from data_site import FILES, REVISION, TABLE, WHOLE, Site
-from huggingface_hub import constants
 
 from assay import data
 from assay.data import patience
@@ -33,8 +32,10 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def published(tiny: Site, hub: HubStandIn, slept: list[float], monkeypatch: pytest.MonkeyPatch) -> Site:
     """The dataset is on the hub, in a commit that is not the last, beside a file that no taskset reads."""
-    # The library writes in pieces of ten megabytes; what a cut body brought of one is lost.
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
+    from assay.data import hub as through_hub
+
+    # What a cut body brought of a piece is lost.
+    monkeypatch.setattr(through_hub, "PIECE_BYTES", 10_000)
     hub.add("org/tiny", REVISION, {**FILES, "images/large.bin": b"not pinned"})
     hub.add("org/tiny", OTHER, {"README.md": b"changed since"})
     os.environ["HF_ENDPOINT"] = hub.url

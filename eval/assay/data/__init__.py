@@ -4,7 +4,7 @@
 own, laid out as the hub's libraries expect (`assay.data.store`).
 """
 
-from assay.data.pins import Dataset, choose, datasets
+from assay.data.pins import Dataset, choose, command, datasets
 from assay.data.verify import Snapshot, frozen, frozen_names, verify
 
-__all__ = ["Dataset", "Snapshot", "choose", "datasets", "frozen", "frozen_names", "verify"]
+__all__ = ["Dataset", "Snapshot", "choose", "command", "datasets", "frozen", "frozen_names", "verify"]

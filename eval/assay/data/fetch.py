@@ -49,7 +49,8 @@ def fetch(names: Sequence[str], mirror: Path | None = None, yes: bool = False) -
         CancelledError: the user said no, or interrupted it.
     """
     wanted = choose(names)
-    again = command(" ".join([*names, *(["--mirror", shlex.quote(str(mirror))] if mirror else [])]))
+    options = [*(["--mirror", shlex.quote(str(mirror))] if mirror else []), *(["--yes"] if yes else [])]
+    again = command(" ".join([*names, *options]))
     copies = Mirror(mirror) if mirror else None
     owner = store.own()
     with owner.opened():

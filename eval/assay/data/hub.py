@@ -36,6 +36,8 @@ from assay.errors import PrerequisiteError, VerificationError
 
 VARIABLE = "HF_ENDPOINT"
 COPY = "take it from a copy: --mirror DIR"
+# The library writes in pieces of ten megabytes, and what a cut body brought of one would be lost.
+PIECE_BYTES = 1 << 20
 # They log whole addresses, signed ones too, which `--verbose` would show.
 CHATTY = ("httpx2", "httpcore2")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -66,6 +68,7 @@ class Hub:
         self._token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
         self._logger = logging.getLogger("huggingface_hub")
         self._handlers = list(self._logger.handlers)
+        self._piece = constants.DOWNLOAD_CHUNK_SIZE
 
     def get(self, dataset: HubDataset, file: PinnedFile, into: Partial, again: str) -> None:
         """Fetch what is missing of one file.
@@ -148,6 +151,7 @@ class Hub:
     def __enter__(self) -> Self:
         """The hub itself; what its library warns of is said in our words meanwhile."""
         self._logger.handlers = [Told(logging.WARNING)]
+        constants.DOWNLOAD_CHUNK_SIZE = PIECE_BYTES
         for name in CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
         return self
@@ -157,6 +161,7 @@ class Hub:
     ) -> None:
         """Close the library's connections."""
         self._logger.handlers = self._handlers
+        constants.DOWNLOAD_CHUNK_SIZE = self._piece
         close_session()
 
 

@@ -90,7 +90,7 @@ def require(wanted: Iterable[str]) -> None:
         raise PrerequisiteError(
             f"pinned task data are missing: {', '.join(missing)}",
             "; ".join(reasons),
-            " && ".join(f"eval/scripts/data {name}" for name in missing),
+            data.command(" ".join(missing)),
         )
 
 
