@@ -17,6 +17,7 @@ from assay.models import verify
 from assay.paths import CACHE
 from bucket_standin import BucketStandIn
 from hub_standin import HubStandIn
+from pinned.site import Site
 
 # How long an example takes is no property of the code: this machine may be busy.
 settings.register_profile("assay", deadline=None)
@@ -49,3 +50,25 @@ def bucket() -> Iterator[BucketStandIn]:
     """An empty host of buckets on loopback; ASSAY_BUCKET_ENDPOINT is to name its `url`."""
     with BucketStandIn() as standin:
         yield standin
+
+
+@pytest.fixture(scope="session")
+def pinned_sources(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The test pin set with its task data; no environment yet."""
+    site = Site.open(tmp_path_factory.mktemp("pinned"))
+    site.fetch("all")
+    return site
+
+
+@pytest.fixture(scope="session")
+def pinned(pinned_sources: Site) -> Site:
+    """The test pin set with its task data and the environment of the evaluator prime-envs."""
+    pinned_sources.set_up("prime-envs")
+    return pinned_sources
+
+
+@pytest.fixture(scope="session")
+def pinned_direct(pinned_sources: Site) -> Site:
+    """The test pin set with its task data and the environment of the evaluator direct."""
+    pinned_sources.set_up("direct")
+    return pinned_sources

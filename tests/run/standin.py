@@ -1,7 +1,7 @@
 """A stand-in for an OpenAI-compatible server whose faults a test can script.
 
-It speaks the streaming chat protocol on loopback and ends with the test. It exists for faults alone (500s in
-the middle, cut or empty answers, a wrong key); what a good server does is tested with the real one.
+It speaks the chat protocol on loopback, streamed or whole as it is asked, and ends with the test. It exists
+for faults and scripted answers alone; what a good server does is tested with the real one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ class StandIn:
                             reply.status, b'{"error":{"message":"scripted fault","type":"server_error"}}'
                         )
                         return
-                    self.answer(200, stream(outer.model, reply), "text/event-stream")
+                    if body.get("stream"):
+                        self.answer(200, stream(outer.model, reply), "text/event-stream")
+                    else:
+                        self.answer(200, whole(outer.model, reply))
                 except (BrokenPipeError, ConnectionResetError):
                     return
                 finally:
@@ -123,7 +128,14 @@ def stream(model: str, reply: Reply) -> bytes:
         {"index": 0, "delta": {}, "finish_reason": reply.finish_reason},
     ]
     chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
-    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-    chunks.append({**head, "choices": [], "usage": usage})
+    chunks.append({**head, "choices": [], "usage": USAGE})
     lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
     return ("".join(lines) + "data: [DONE]\n\n").encode()
+
+
+def whole(model: str, reply: Reply) -> bytes:
+    """A whole answer in one piece."""
+    message = {"role": "assistant", "content": reply.text}
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model}
+    return json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()
