@@ -21,7 +21,7 @@ from assay import __version__, pinset
 from assay.console import complain
 from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
 from assay.files import disk_full
-from assay.shell import keep_from_children
+from assay.shell import begin_with_libraries, keep_from_children
 
 VERBS = {
     "model": "fetch and verify served models (models.lock)",
@@ -81,6 +81,8 @@ def answer(value: Mapping[str, object]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its documented exit code."""
+    if argv is None:
+        begin_with_libraries()
     keep_from_children()
     words = list(sys.argv[1:] if argv is None else argv)
     return guard(words, lambda: _run(pinset.choose(words)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -159,12 +160,22 @@ def python_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str
     return {"LD_LIBRARY_PATH": libraries} if libraries else {}
 
 
+def begin_with_libraries() -> None:
+    """Start this process's command again, once, where it was typed in the pinned shell without their path.
+
+    The loader reads the path when a program begins, so setting it later would help nobody.
+    """
+    wanted = python_variables()
+    if wanted and os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
+
+
 def keep_from_children() -> None:
     """Take the libraries' path out of this process's environment: it was read when the process began.
 
     What it starts then (Git, the Docker client, a compiler) may be the machine's own, and must not load the
     shell's libraries.
     """
-    libraries = os.environ.get("ASSAY_LIBRARY_PATH")
-    if libraries and os.environ.get("LD_LIBRARY_PATH") == libraries:
+    wanted = python_variables()
+    if wanted and os.environ.get("LD_LIBRARY_PATH") == wanted["LD_LIBRARY_PATH"]:
         del os.environ["LD_LIBRARY_PATH"]

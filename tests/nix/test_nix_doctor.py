@@ -170,6 +170,7 @@ def test_before_anything_is_set_up_the_next_command_stands_by_each_thing(tiny: T
     assert details["environment assay"]["detail"] == "it does not exist yet"
     assert details["environment assay"]["remedy"] == "eval/scripts/setup assay"
     assert "asked once environment assay is set up" in details["Docker engine"]["detail"]
+    assert "looked for once environment assay is set up" in details["task data"]["detail"]
     assert "-> eval/scripts/setup assay" in printed
 
 

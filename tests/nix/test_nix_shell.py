@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,12 +235,16 @@ def test_a_command_s_python_is_started_with_the_libraries_and_its_children_witho
 echo "own=${{LD_LIBRARY_PATH-none}}" > "{tmp_path}/child"
 echo git version 2.0.0""",
     )
-    assert git.stat().st_mode & stat.S_IXUSR
-    path = f"{git.parent}{os.pathsep}{tiny.environment()['PATH']}"
-    done = tiny.run(
-        "eval/scripts/doctor", "--json", PATH=path, ASSAY_LIBRARY_PATH=str(tmp_path / "libraries")
-    )
-    found = {item["name"]: item for item in json.loads(done.stdout.splitlines()[-1])["tools"]}
-    assert found["git"]["version"] == "2.0.0"
-    assert (tmp_path / "parent").read_text() == f"LD_LIBRARY_PATH={tmp_path / 'libraries'}\n"
-    assert (tmp_path / "child").read_text() == "own=none\n"
+    variables = {
+        "PATH": f"{git.parent}{os.pathsep}{tiny.environment()['PATH']}",
+        "ASSAY_LIBRARY_PATH": str(tmp_path / "libraries"),
+        "LD_LIBRARY_PATH": "",
+    }
+    for command in ("eval/scripts/doctor", ".venv/bin/assay"):
+        words = ("--json",) if command == "eval/scripts/doctor" else ("doctor", "--json")
+        done = tiny.run(command, *words, **variables)
+        found = {item["name"]: item for item in json.loads(done.stdout.splitlines()[-1])["tools"]}
+        assert found["git"]["version"] == "2.0.0"
+        assert (tmp_path / "parent").read_text() == f"LD_LIBRARY_PATH={tmp_path / 'libraries'}\n"
+        assert (tmp_path / "child").read_text() == "own=none\n"
+        (tmp_path / "parent").unlink()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from assay import equipment
+from assay import equipment, pinset
 from assay.cli import answer, shared
 from assay.equipment import Tool
 from assay.errors import AssayError
@@ -47,7 +47,7 @@ def handle(arguments: argparse.Namespace) -> int:
     shell = judge(there, lock=read_lock())
     tools = list(equipment.survey(shell, there, interpreter, error))
     room = machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
-    findings = [room, *environments(), *models(), docker(), processor()]
+    findings = [room, *environments(), *models(), *task_data(), docker(), processor()]
     show_shell(shell)
     show_tools(tools)
     show_findings(findings)
@@ -130,6 +130,24 @@ def models() -> Iterator[Finding]:
         here = pin.path.is_file() and pin.path.stat().st_size == pin.size_bytes
         detail = relative(pin.path) if here else "not fetched"
         yield Finding(f"model {pin.name}", here, detail, f"assay model fetch {pin.name}")
+
+
+def task_data() -> Iterator[Finding]:
+    """Each pinned dataset: whether all its files are here with their sizes."""
+    try:
+        from assay.data import datasets
+        from assay.data.pins import amount, command
+    except ImportError as error:
+        detail = f"looked for once environment assay is set up ({error})"
+        yield Finding("task data", False, detail, "eval/scripts/setup assay")
+        return
+    for item in datasets().values():
+        folder = pinset.current().data / item.folder
+        places = [(folder / file.path, file.size_bytes) for file in item.files]
+        here = all(path.is_file() and path.stat().st_size == size for path, size in places)
+        size = amount(item.size_bytes)
+        detail = f"{size} (every byte: {command(f'--check {item.name}')})" if here else f"not fetched: {size}"
+        yield Finding(f"task data {item.name}", here, detail, command(item.name))
 
 
 def docker() -> Finding:
