@@ -37,7 +37,7 @@ def test_an_honest_run_verifies_and_strictly_it_does_not(toy: Toy, honest: Path)
     verdicts = {check["name"]: check["verdict"] for check in answer["checks"]}
     unknown = {name for name, verdict in verdicts.items() if verdict == "UNKNOWN"}
     assert unknown == {"signature", "isolation"}
-    assert len(verdicts) == 16
+    assert len(verdicts) == 17
     code, answer = audited(toy, honest, "--strict")
     assert (code, answer["status"], set(answer["failed"])) == (5, "failed", unknown)
 

@@ -278,6 +278,26 @@ CHANGES: dict[str, tuple[Change, str, str]] = {
         "server",
         "the server changed during count",
     ),
+    "a container of the run's own server": (
+        lambda run: run.json(
+            "provenance/server/count.after.json", lambda value: value.update(container={"id": "0" * 64})
+        ),
+        "container",
+        'the server changed during count: container.id was null, is "0000',
+    ),
+    "a server that is told of in one half": (
+        lambda run: (run.run / "provenance/server/count.after.json").unlink(),
+        "container",
+        "provenance/server/count.after.json is missing",
+    ),
+    "what was declared": (
+        lambda run: run.json(
+            "provenance/declared.json",
+            lambda value: value.update(model_manifest={"file": [{"sha256": "0" * 64}]}),
+        ),
+        "server",
+        "which the model manifest does not have",
+    ),
     "the server's model": (
         lambda run: [
             run.json(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,13 +31,16 @@ class Reply:
 class StandIn:
     """The server; `reply` is asked with the number of the request (from 0) and its body.
 
-    `identity`, where there is one, answers `/identity` with the number of that request.
+    `identity`, where there is one, answers `/identity` with the number of that request; `documents` answer
+    other paths, `/v1/models` too, as JSON values or as bytes.
     """
 
     reply: Callable[[int, dict[str, Any]], Reply] = lambda number, body: Reply()
     key: str | None = None
     model: str = "stand-in"
     identity: Callable[[int], dict[str, Any]] | None = None
+    documents: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
+    told: Counter[str] = field(default_factory=Counter)
     identified: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     in_flight: int = 0
@@ -66,7 +70,13 @@ class StandIn:
                 return False
 
             def do_GET(self) -> None:
-                if self.path == "/v1/models" and self.authorised():
+                if self.path in outer.documents:
+                    if self.authorised():
+                        value = outer.documents[self.path](outer.told[self.path])
+                        outer.told[self.path] += 1
+                        body = value if isinstance(value, bytes) else json.dumps(value).encode()
+                        self.answer(404 if value is None else 200, body)
+                elif self.path == "/v1/models" and self.authorised():
                     self.answer(200, json.dumps({"object": "list", "data": [{"id": outer.model}]}).encode())
                 elif self.path == "/identity" and outer.identity is not None and self.authorised():
                     document = outer.identity(outer.identified)

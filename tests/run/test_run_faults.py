@@ -124,13 +124,17 @@ def test_a_server_that_dies_in_mid_run_fails_the_run_and_is_named(toy: Toy, runs
 
 def test_a_server_whose_identity_changes_in_mid_run_fails_it(toy: Toy, runs: Path) -> None:
     def identity(number: int) -> dict[str, Any]:
-        return {"schema": "assay/identity/v1", "system_fingerprint": f"assay-{number}"}
+        # Asked at the beginning, before the entry and after it.
+        return {"schema": "assay/identity/v1", "system_fingerprint": f"assay-{number // 2}"}
 
     with StandIn(identity=identity) as server:
         done = toy.run(*other(server, runs, "second"))
     assert done.code == 5
     assert done.json["counts"]["scored"] == 4
-    assert done.json["problems"] == ["second: the server is not the one that the run began with"]
+    assert done.json["problems"] == [
+        "second: the server is not the one that the run began with: "
+        'identity.system_fingerprint was "assay-0", is "assay-1"'
+    ]
     before, after = (
         json.loads((Path(done.json["run_dir"]) / f"provenance/server/second.{when}.json").read_text())
         for when in ("before", "after")

@@ -124,6 +124,73 @@ def environments() -> Iterator[dict[str, str]]:
             continue
 
 
+def repeating(number: int) -> dict[str, Any]:
+    """A document of a server that shows its own command line, and more than that."""
+    odd = "".join(f"\\u{ord(character):04x}" for character in CANARY)
+    return {
+        "version": "1",
+        "argv": ["server", "--api-key", CANARY, f"--api-key={CANARY}"],
+        CANARY: {"deep": [[{"key": f"Bearer {CANARY}"}]]},
+        "spelt": json.loads(f'"{odd}"'),
+    }
+
+
+def repeating_list(number: int) -> dict[str, Any]:
+    return {"data": [{"id": "stand-in", **repeating(number)}, {"id": f"model-of-{CANARY}"}]}
+
+
+def repeating_identity(number: int) -> dict[str, Any]:
+    return {"schema": "assay/identity/v1", "system_fingerprint": f"assay-{CANARY}", **repeating(number)}
+
+
+@pytest.mark.parametrize("identity", [None, repeating_identity])
+def test_a_server_that_repeats_the_key_in_what_it_tells_brings_it_into_no_record(
+    toy: Toy, runs: Path, key: Path, identity: Callable[[int], dict[str, Any]] | None
+) -> None:
+    told = {"/v1/models": repeating_list, "/props": repeating, "/version": repeating}
+    with StandIn(key=CANARY, documents=told, identity=identity) as server:
+        address = ("--base-url", server.base_url, "--key-file", key, "--runs", runs, "--json", "--verbose")
+        done = toy.run("run", "pair", "second", "--model", "stand-in", *address)
+        other = toy.run("run", "pair", "second", "--model", "other", *address)
+    assert (done.code, other.code) == (0, 3), done.err
+    found = (Path(done.json["run_dir"]) / "provenance/server/second.after.json").read_text()
+    assert "model-of-***" in found
+    assert ("Bearer ***" in found) == ("--api-key=***" in found) == ('"deep"' in found) is True
+    assert "model-of-***" in other.err
+    assert CANARY not in done.out + done.err + other.out + other.err
+    assert holding(CANARY, runs, toy.root, toy.outputs) == []
+
+
+def test_a_key_of_digits_is_no_number_in_a_record(toy: Toy, runs: Path, key: Path) -> None:
+    secret = "31415926535897"
+    key.write_text(secret)
+    told = {"/version": lambda number: {"version": int(secret), "port": float(f"0.{secret}"), "true": True}}
+    with StandIn(key=secret, documents=told) as server:
+        address = ("--base-url", server.base_url, "--key-file", key, "--runs", runs, "--json")
+        done = toy.run("run", "pair", "second", "--model", "stand-in", *address)
+    assert done.code == 0, done.err
+    found = json.loads((Path(done.json["run_dir"]) / "provenance/server/second.after.json").read_text())
+    assert found["unverified"]["/version"] == {"version": "***", "port": "***", "true": True}
+    assert holding(secret, runs, toy.root) == []
+
+
+@pytest.mark.parametrize("secret", [CANARY, 'canary-"quoted"-\\-92'])
+def test_a_run_whose_answers_repeat_the_key_fails_and_names_the_files(
+    toy: Toy, runs: Path, key: Path, secret: str
+) -> None:
+    key.write_text(secret)
+    with StandIn(reply=lambda number, body: Reply(text=f"your key is {secret}"), key=secret) as server:
+        address = ("--base-url", server.base_url, "--key-file", key, "--runs", runs, "--json")
+        done = toy.run("run", "pair", "second", "--model", "stand-in", *address)
+    assert done.code == 5
+    said = "second/traces.jsonl holds the endpoint's key: hand this run to nobody, and change the key"
+    assert done.json["problems"] == [said]
+    assert said in done.err
+    assert secret not in done.out + done.err
+    (found,) = holding(json.dumps(secret)[1:-1], runs)
+    assert found.name == "traces.jsonl"
+
+
 def test_a_key_stands_nowhere_when_the_taskset_fails_or_the_server_refuses(
     toy: Toy, runs: Path, key: Path
 ) -> None:

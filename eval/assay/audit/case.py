@@ -73,6 +73,11 @@ class Case:
         """What the server claimed "before" or "after" an entry."""
         return self.json(self.provenance / "server" / f"{entry}.{when}.json")
 
+    @cached_property
+    def declared(self) -> dict[str, Any]:
+        """What the operator says of the server."""
+        return self.json(self.provenance / "declared.json")
+
     def episodes(self, entry: str) -> list[Episode]:
         """The native record of an entry."""
         return list(read_episodes(self.run / entry / TRACES))

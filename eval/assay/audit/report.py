@@ -27,6 +27,7 @@ CHECKS: tuple[tuple[str, Callable[[Case], Check]], ...] = (
     ("configuration", input_checks.configuration),
     ("requests", server_checks.requests),
     ("server", server_checks.server),
+    ("container", server_checks.container),
     ("isolation", server_checks.isolation),
 )
 

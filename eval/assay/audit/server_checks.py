@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.plan import OwnServer
+from assay.run.declared import contradiction
+from assay.run.identity import differences
+
+WHEN = ("before", "after")
 
 
 def server(case: Case) -> Check:
-    """The server claimed the same identity before and after each entry, and served the pinned model."""
-    faults: list[str] = []
-    claims = []
-    for entry in case.plan.entries:
-        before, after = (case.server(entry.name, when) for when in ("before", "after"))
-        if before != after:
-            faults.append(f"the server changed during {entry.name}")
-        claims += [before, after]
-    identities = [claim.get("identity") for claim in claims]
-    if any(identity != identities[0] for identity in identities):
-        faults.append("the entries were not answered by one server")
-    first = identities[0] if identities else None
+    """The server told the same of itself before and after each entry, and served the pinned model."""
+    records = [case.server(entry.name, when) for entry in case.plan.entries for when in WHEN]
+    faults = _changes(case, lambda record: {**record, "container": None})
+    first = records[0].get("identity")
+    if contradicted := contradiction(case.declared, first if isinstance(first, dict) else None):
+        faults.append(contradicted)
     if not isinstance(first, dict):
         if case.summary.server is not None:
             faults.append("summary.json names a server that offered no identity")
-        return Check("server", "FAIL" if faults else "UNKNOWN", tuple(faults) or ("it offers no identity",))
+        told = sorted(path for path, value in records[0].get("unverified", {}).items() if value is not None)
+        said = f"it offers no identity; the same throughout, but verified by nobody: {', '.join(told)}"
+        return Check("server", "FAIL" if faults else "UNKNOWN", tuple(faults) or (said,))
     if first.get("system_fingerprint") != case.summary.server:
         faults.append(
             f"summary.json says {case.summary.server}, the server {first.get('system_fingerprint')}"
@@ -37,6 +37,34 @@ def server(case: Case) -> Check:
         if served != frozen:
             faults.append(f"the server claims the model {served}, frozen was {frozen}")
     return judge("server", faults, f"{case.summary.server}, the same throughout (claimed by the server)")
+
+
+def container(case: Case) -> Check:
+    """The server ran in one container, the same before and after each entry, which was not restarted."""
+    faults = _changes(case, lambda record: {"container": record.get("container")})
+    first = case.server(case.plan.entries[0].name, "before")
+    found = first.get("container")
+    if isinstance(case.plan.server, OwnServer):
+        if found is not None:
+            faults.append("the run started its server itself, and the record has a container")
+        return judge("container", faults, "none: the run started the server itself")
+    if faults:
+        return Check("container", "FAIL", tuple(faults))
+    if isinstance(found, dict):
+        said = f"{found['name']} ({found['id'][:12]}) of image {found['image_id']}, the same throughout"
+        return Check("container", "PASS", (said,))
+    return Check("container", "UNKNOWN", (f"in none that was seen: {first.get('container_search')}",))
+
+
+def _changes(case: Case, part: Callable[[dict[str, Any]], dict[str, Any]]) -> list[str]:
+    """What in a part of the server's records differs: within an entry, or from entry to entry."""
+    faults: list[str] = []
+    first = part(case.server(case.plan.entries[0].name, "before"))
+    for entry in case.plan.entries:
+        before, after = (part(case.server(entry.name, when)) for when in WHEN)
+        faults += [f"the server changed during {entry.name}: {what}" for what in differences(before, after)]
+        faults += [f"the server changed before {entry.name}: {what}" for what in differences(first, before)]
+    return faults
 
 
 def isolation(case: Case) -> Check:

@@ -34,11 +34,13 @@ from assay.record.manifest import write_manifest
 from assay.record.results import derive, left_out, summarise, write_results
 from assay.record.summary import Summary
 from assay.run import containers, native, provenance, route
+from assay.run.declared import Declared
 from assay.run.endpoint import Endpoint, probe
 from assay.run.freeze import changes, freeze
 from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.progress import Progress
+from assay.run.server_check import leaks, look_again
 from assay.run.serving import serve
 from assay.run.state import EntryState, Owner, Phase, State, now, this_process
 from assay.run.tasks import list_tasks
@@ -93,13 +95,14 @@ def _new_directory(plan: Plan, runs: Path) -> Path:
     )
 
 
-def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
+def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None = None) -> Finished:
     """Carry out a plan and record it.
 
     Args:
         plan: What to do; its set-up has been checked.
         key: The endpoint's key, when the server is not the run's own.
         runs: Where the run's directory is made.
+        declared: What the operator says of the server.
 
     Raises:
         AssayError: nothing could be asked at all; the run's directory then holds why.
@@ -110,6 +113,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path) -> Finished:
         if plan.runtime == "docker" and (left := containers.sweep_ended(runs)):
             say(f"assay: {left} container(s) that earlier runs left behind are removed")
         progress = create(plan, runs)
+        progress.declared = declared or progress.declared
         say(f"assay: run directory: {progress.run}")
         begin = time.monotonic()
         scratch = Scratch(private / progress.run.name)
@@ -166,6 +170,8 @@ def _ask(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellat
         for entry in plan.entries:
             if asked.asked or progress.problems:
                 break
+            if not _same_server(progress, entry, endpoint, "before"):
+                break  # whoever answers now, it is not who was to be asked
             _run_entry(progress, entry, endpoint, scratch, extra, asked)
             if not asked.asked:
                 _check_again(progress, entry, endpoint, evaluator, before)
@@ -199,9 +205,22 @@ def _endpoint(
             serve(server, model, scratch, progress.run / "server.log", lambda: asked.asked)
         )
     else:
-        endpoint = Endpoint(server.base_url, server.model, key)
+        endpoint = Endpoint(server.base_url, server.model, key, progress.declared.container)
+    progress.key = endpoint.key
     progress.identity = probe(endpoint)
+    provenance.record_declared(progress.run, progress.declared)
+    progress.declared.agree(progress.identity.claimed)
     return endpoint
+
+
+def _same_server(progress: Progress, entry: EntryPlan, endpoint: Endpoint, when: str) -> bool:
+    """Record who the server is before or after an entry; whether it is the one that the run began with."""
+    if progress.identity is None:
+        return False
+    with progress.timed("server"):
+        found = look_again(progress.run, entry.name, when, endpoint, progress.identity)
+    progress.problems += found
+    return not found
 
 
 def _describe(progress: Progress, scratch: Scratch, key: Key | None, cancelled: Callable[[], bool]) -> None:
@@ -231,8 +250,6 @@ def _run_entry(
     asked: Cancellation,
 ) -> None:
     """Ask everything of one entry; what goes wrong is told in the record, and what has finished stays."""
-    if progress.identity is not None:
-        provenance.record_server(progress.run, entry.name, "before", progress.identity)
     progress.entry(entry.name, started_at=now())
     before = 0
     code = 0
@@ -310,14 +327,8 @@ def _stop(progress: Progress, child: subprocess.Popen[bytes], asked: Cancellatio
 def _check_again(
     progress: Progress, entry: EntryPlan, endpoint: Endpoint, evaluator: Evaluator, before: dict[str, str]
 ) -> None:
+    _same_server(progress, entry, endpoint, "after")
     with progress.timed("freeze"):
-        try:
-            identity = probe(endpoint)
-            provenance.record_server(progress.run, entry.name, "after", identity)
-            if identity != progress.identity:
-                progress.problems.append(f"{entry.name}: the server is not the one that the run began with")
-        except AssayError as error:
-            progress.problems.append(f"{entry.name}: the server cannot be identified any more: {error}")
         try:
             after = freeze(progress.plan, evaluator)
             provenance.record_inputs(progress.run, f"after-{entry.name}", after)
@@ -341,7 +352,7 @@ def _record(progress: Progress, asked: Cancellation) -> Finished:
         plan,
         progress.tasks,
         samples,
-        problems=[*progress.problems, *faults],
+        problems=[*progress.problems, *faults, *leaks(run, progress.key)],
         notes=progress.notes,
         cancelled=asked.asked,
         server=progress.identity.fingerprint if progress.identity else None,

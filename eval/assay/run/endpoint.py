@@ -1,22 +1,27 @@
 """The server as a run sees it: asked over HTTP only, before and after each entry.
 
 What the server says about itself is recorded as `claimed`: Assay did not measure it. A server without
-`/identity` (any other OpenAI-compatible one) is recorded as offering none.
+`/identity` (any other OpenAI-compatible one) is recorded as offering none, with what it tells of itself
+elsewhere. A server that repeats the key in what it tells brings it into no record.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import httpx
 
 from assay.errors import ConfigurationError, PrerequisiteError
 from assay.names import nearest
+from assay.run.container import Search, search
+from assay.run.identity import MODELS, PROPS, VERSION, Identity, redact
 from assay.run.key import Key
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+MAXIMUM_BYTES = 4 << 20  # of any one answer
 
 
 @dataclass(frozen=True)
@@ -27,30 +32,15 @@ class Endpoint:
         base_url: Ends in `/v1`.
         model: The name asked for.
         key: The secret it wants, None for an open server.
+        container: The name or id of its container, None to look for the one that publishes its port.
+        own: Whether this run started it itself, in no container.
     """
 
     base_url: str
     model: str
     key: Key | None
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What a server says it is.
-
-    Attributes:
-        claimed: The whole `/identity` document, None when the server offers none.
-        models: The names `/v1/models` lists.
-    """
-
-    claimed: dict[str, Any] | None
-    models: tuple[str, ...]
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The `system_fingerprint` it claims."""
-        value = (self.claimed or {}).get("system_fingerprint")
-        return value if isinstance(value, str) else None
+    container: str | None = None
+    own: bool = False
 
 
 def check_url(base_url: str) -> str:
@@ -84,31 +74,32 @@ def probe(endpoint: Endpoint) -> Identity:
     """Ask the server who it is, and whether it knows the key and the model.
 
     Raises:
-        PrerequisiteError: it does not answer, refuses the key, or does not list the model.
+        ConfigurationError: more than one container may be the server's.
+        PrerequisiteError: it does not answer, refuses the key, or does not list the model; or its named
+            container is not there.
     """
     headers = {"Authorization": f"Bearer {endpoint.key.reveal()}"} if endpoint.key else {}
     root = endpoint.base_url.removesuffix("/v1")
+    told: dict[str, Any] = {}
     with httpx.Client(headers=headers, timeout=TIMEOUT, trust_env=False) as client:
-        listing = _get(client, endpoint, f"{endpoint.base_url}/models")
-        if listing.status_code != httpx.codes.OK:
-            raise refused(endpoint, f"/v1/models answered {listing.status_code}")
-        models = _names(listing)
-        if endpoint.model not in models:
+        status, listing = _get(client, endpoint, f"{endpoint.base_url}/models")
+        if status != httpx.codes.OK:
+            raise refused(endpoint, f"/v1/models answered {status}")
+        items = _items(listing)
+        if endpoint.model not in items:
             raise PrerequisiteError(
                 f'the server at {endpoint.base_url} does not serve "{endpoint.model}"',
-                nearest(endpoint.model, models),
+                nearest(endpoint.model, items),
                 "give the right name with --model, or start the server that has it",
             )
-        document = _get(client, endpoint, f"{root}/identity")
-        claimed: dict[str, Any] | None = None
-        if document.status_code == httpx.codes.OK:
-            try:
-                value = document.json()
-            except ValueError:
-                value = None
-            if isinstance(value, dict) and str(value.get("schema", "")).startswith("assay/identity/"):
-                claimed = value
-        return Identity(claimed, models)
+        claimed = _optional(client, endpoint, f"{root}/identity")
+        if claimed is not None and not str(claimed.get("schema", "")).startswith("assay/identity/"):
+            claimed = None
+        if claimed is None:
+            told[MODELS] = items[endpoint.model]
+            told |= {path: _optional(client, endpoint, root + path) for path in (PROPS, VERSION)}
+    found = Search(None, "this run started the server itself") if endpoint.own else None
+    return Identity(claimed, tuple(items), told, found or search(endpoint.base_url, endpoint.container))
 
 
 def refused(endpoint: Endpoint, why: str) -> PrerequisiteError:
@@ -118,9 +109,15 @@ def refused(endpoint: Endpoint, why: str) -> PrerequisiteError:
     )
 
 
-def _get(client: httpx.Client, endpoint: Endpoint, url: str) -> httpx.Response:
+def _get(client: httpx.Client, endpoint: Endpoint, url: str) -> tuple[int, Any]:
+    """The status and the JSON value, free of the key; None for what is no JSON that can be kept."""
     try:
-        answer = client.get(url)
+        with client.stream("GET", url) as answer:
+            data = b""
+            for part in answer.iter_bytes():
+                data += part
+                if len(data) > MAXIMUM_BYTES:
+                    return answer.status_code, None
     except httpx.HTTPError as error:
         raise PrerequisiteError(
             f"the server at {endpoint.base_url} does not answer",
@@ -133,11 +130,24 @@ def _get(client: httpx.Client, endpoint: Endpoint, url: str) -> httpx.Response:
             f"it answered {answer.status_code}",
             "name the file with the right key: --key-file /absolute/path",
         )
-    return answer
-
-
-def _names(listing: httpx.Response) -> tuple[str, ...]:
     try:
-        return tuple(str(item["id"]) for item in listing.json()["data"])
-    except (ValueError, KeyError, TypeError):
-        return ()
+        return answer.status_code, redact(json.loads(data, parse_constant=_no_number), endpoint.key)
+    except (ValueError, RecursionError):
+        return answer.status_code, None
+
+
+def _optional(client: httpx.Client, endpoint: Endpoint, url: str) -> dict[str, Any] | None:
+    """A JSON object that a server may offer; None when it does not."""
+    status, value = _get(client, endpoint, url)
+    return value if status == httpx.codes.OK and isinstance(value, dict) else None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _items(listing: Any) -> dict[str, dict[str, Any]]:
+    """What `/v1/models` lists, by name."""
+    data = listing.get("data") if isinstance(listing, dict) else None
+    items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+    return {str(item["id"]): item for item in items if "id" in item}

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from assay.plan import Plan
 from assay.record.sample import TaskPlan
-from assay.run.endpoint import Identity
+from assay.run.declared import Declared
+from assay.run.identity import Identity
+from assay.run.key import Key
 from assay.run.route import Routed
 from assay.run.state import Phase, State, save_state
 
@@ -27,7 +29,9 @@ class Progress:
         routed: How each entry's taskset finds its data.
         problems: Faults that fail the run.
         notes: Faults that do not.
-        identity: What the server claimed first.
+        identity: Who the server was first.
+        key: Its key.
+        declared: What the operator says of it.
         seconds: Wall time by phase.
     """
 
@@ -39,6 +43,8 @@ class Progress:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     identity: Identity | None = None
+    key: Key | None = None
+    declared: Declared = field(default_factory=Declared)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def save(

@@ -19,8 +19,9 @@ from assay.files import write_atomic, write_json_atomic
 from assay.paths import relative
 from assay.plan import Plan
 from assay.record.sample import TaskPlan
-from assay.run.endpoint import Identity
+from assay.run.declared import Declared
 from assay.run.freeze import lock_files
+from assay.run.identity import Identity
 from assay.run.route import Routed
 from assay.run.worktree import Worktree
 from assay.setup import installed_uv
@@ -28,6 +29,7 @@ from assay.shell import judge, read_lock
 from assay.tools import program, programs, python_digest
 
 FOLDER = "provenance"
+DECLARED = "declared.json"
 INPUTS_SCHEMA = "assay/inputs/v1"
 
 
@@ -95,11 +97,15 @@ def record_launch(
 
 
 def record_server(run: Path, entry: str, when: str, identity: Identity) -> None:
-    """Write what the server claimed "before" or "after" an entry."""
+    """Write who the server was "before" or "after" an entry, and in which container."""
     path = folder(run) / "server"
     path.mkdir(exist_ok=True)
-    value = {"source": "claimed by the server", "identity": identity.claimed, "models": list(identity.models)}
-    write_json_atomic(path / f"{entry}.{when}.json", value)
+    write_json_atomic(path / f"{entry}.{when}.json", identity.describe())
+
+
+def record_declared(run: Path, declared: Declared) -> None:
+    """Write what the operator says of the server."""
+    write_json_atomic(folder(run) / DECLARED, declared.describe())
 
 
 def record_environment(run: Path, plan: Plan) -> None:

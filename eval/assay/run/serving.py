@@ -65,7 +65,7 @@ def serve(
     try:
         with step("starting the server (the first start compiles the engine)"):
             port = _await_ready(child, ready_file, log, cancelled)
-        yield Endpoint(f"http://127.0.0.1:{port}/v1", server.model, key)
+        yield Endpoint(f"http://127.0.0.1:{port}/v1", server.model, key, own=True)
     finally:
         end(child)
 

@@ -20,6 +20,7 @@ from assay.record.render import show
 from assay.record.summary import EXIT_CODES
 from assay.run import native, route
 from assay.run.conduct import Finished, conduct
+from assay.run.declared import Declared, read_declared
 from assay.run.endpoint import check_url
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
@@ -54,6 +55,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help=f"its key (default: the path in ${', else $'.join(KEY_FILE_VARIABLES)})",
     )
     parser.add_argument(
+        "--model-manifest", type=Path, metavar="FILE", help="files and digests of what that server serves"
+    )
+    parser.add_argument(
         "--runs", type=Path, default=RUNS, metavar="DIR", help="where the run directory is made"
     )
     parser.set_defaults(handler=run)
@@ -61,18 +65,19 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, print, and return the run's exit code."""
+    declared = read_declared(arguments.model_manifest, os.environ)
     if arguments.dry_run:
-        return _dry_run(_plan(arguments), arguments.json)
+        return _dry_run(_plan(arguments, declared), arguments.json)
     # Before the plan: a wrong place is refused before minutes are spent on setting up.
     runs = _runs(arguments.runs)
-    plan = _plan(arguments)
+    plan = _plan(arguments, declared)
     key = _key(arguments) if plan.server.kind == "other" else None
     _banner(plan)
-    finished = conduct(plan, key, runs)
+    finished = conduct(plan, key, runs, declared)
     return _show(finished, arguments.json)
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:
     if arguments.concurrency is not None and arguments.concurrency < 1:
         raise ConfigurationError(
             f"--concurrency is {arguments.concurrency}",
@@ -81,13 +86,16 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         )
     if arguments.profile.endswith(".json"):
         plan = _resolved(arguments)
+        declared.check(plan.server)
         return plan if arguments.dry_run else prepare_again(plan)
     profile = find_profile(arguments.profile)
     choice = Choice(
         arguments.entry, arguments.runtime, arguments.base_url, arguments.model, arguments.concurrency
     )
+    drafted = draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
+    declared.check(drafted.server)
     if arguments.dry_run:
-        return draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
+        return drafted
     if profile.serve is not None and arguments.base_url is None and arguments.key_file is not None:
         raise ConfigurationError(
             f'profile "{profile.name}" serves its own model, which has a key of its own',
