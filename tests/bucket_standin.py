@@ -37,6 +37,10 @@ class BucketStandIn:
         """Let the next requests for an object go wrong, one after the other."""
         self._faults[name].extend(faults)
 
+    def forget(self) -> None:
+        """Drop the faults that were not used up."""
+        self._faults.clear()
+
     def __enter__(self) -> BucketStandIn:
         class Handler(BucketSpeaker):
             host = self

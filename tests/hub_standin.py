@@ -129,6 +129,10 @@ class HubStandIn:
                 return self._faults[key].pop(0)
         return Fault()
 
+    def forget(self) -> None:
+        """Drop the faults that were not used up."""
+        self._faults.clear()
+
     def asked(self, method: str) -> list[str]:
         """The paths that were asked for by a method, at the hub itself."""
         return [request.path for request in self.requests if request.method == method]

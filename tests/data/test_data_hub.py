@@ -190,7 +190,8 @@ def test_the_hubs_own_rate_limit_header_is_understood() -> None:
     assert waited is not None
     assert 50 < waited <= 60
     assert patience.retry_after_s({"Retry-After": email.utils.formatdate(0, usegmt=True)}) == 0.0
-    assert patience.retry_after_s({"Retry-After": "soon"}) is None
+    for unusable in ("soon", "-1", "²", "Mon, 01 Jan 0001 00:00:00 -0000"):
+        assert patience.retry_after_s({"Retry-After": unusable}) in (None, 0.0)
     assert patience.retry_after_s({}) is None
 
 
@@ -246,6 +247,17 @@ def test_a_token_that_the_hub_does_not_take_is_told(published: Site) -> None:
     assert "hf_expired" not in str(caught.value)
 
 
+@pytest.mark.parametrize("token", ["hf_sec\x01ret", "hf_séc", "hf_sec ret"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(
+    published: Site, hub: HubStandIn, token: str
+) -> None:
+    os.environ["HF_TOKEN"] = token
+    with pytest.raises(ConfigurationError, match="is not one") as caught:
+        fetch(["tiny"])
+    assert "hf_s" not in str(caught.value)
+    assert hub.requests == []
+
+
 def test_a_repository_a_commit_or_a_file_that_is_gone_is_told(tiny: Site, hub: HubStandIn) -> None:
     os.environ["HF_ENDPOINT"] = hub.url
     with pytest.raises(PrerequisiteError, match="shows no repository org/tiny"):
@@ -277,6 +289,8 @@ def test_a_hub_that_is_down_is_a_missing_prerequisite(tiny: Site, hub: HubStandI
         "https://user:secret@hub.example",
         "hub.example",
         "http://[::1",
+        "http://127.0.0.1:99999",
+        "https://hub.example:port",
     ],
 )
 @pytest.mark.parametrize("variable", ["HF_ENDPOINT", "ASSAY_BUCKET_ENDPOINT"])

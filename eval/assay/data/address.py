@@ -30,7 +30,8 @@ def allowed(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        named = parts.username is not None or parts.password is not None
+        # Read for its error: a port that is no number or out of range.
+        named = parts.port == 0 or parts.username is not None or parts.password is not None
     except ValueError:
         return False
     return bool(host) and not named and (parts.scheme == "https" or (parts.scheme == "http" and local(host)))

@@ -32,7 +32,7 @@ from assay.data.address import allowed, endpoint, origin, shown
 from assay.data.partial import Partial
 from assay.data.patience import PASSING, Patience, retry_after_s
 from assay.data.pins import HubDataset, PinnedFile
-from assay.errors import PrerequisiteError, VerificationError
+from assay.errors import ConfigurationError, PrerequisiteError, VerificationError
 
 VARIABLE = "HF_ENDPOINT"
 COPY = "take it from a copy: --mirror DIR"
@@ -40,6 +40,7 @@ COPY = "take it from a copy: --mirror DIR"
 PIECE_BYTES = 1 << 20
 # They log whole addresses, signed ones too, which `--verbose` would show.
 CHATTY = ("httpx2", "httpcore2")
+PRINTABLE = re.compile(r"[!-~]+")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -65,7 +66,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.endpoint = endpoint(VARIABLE, constants.ENDPOINT)
-        self._token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+        self._token = usable_token()
         self._logger = logging.getLogger("huggingface_hub")
         self._handlers = list(self._logger.handlers)
         self._piece = constants.DOWNLOAD_CHUNK_SIZE
@@ -163,6 +164,19 @@ class Hub:
         self._logger.handlers = self._handlers
         constants.DOWNLOAD_CHUNK_SIZE = self._piece
         close_session()
+
+
+def usable_token() -> str | None:
+    """The user's token, as the library finds it; ConfigurationError when no header could carry it."""
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    if token is not None and not PRINTABLE.fullmatch(token):
+        # Before a client complains of the header and shows it.
+        raise ConfigurationError(
+            "the token for the hub is not one",
+            "it holds something else than printable ASCII characters (it is not shown)",
+            f"mend HF_TOKEN or {constants.HF_TOKEN_PATH}",
+        )
+    return token
 
 
 def difference(found: HfFileMetadata, dataset: HubDataset, file: PinnedFile) -> str:

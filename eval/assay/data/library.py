@@ -17,11 +17,10 @@ KEPT = frozenset(
         "HF_TOKEN",
         "HUGGING_FACE_HUB_TOKEN",
         "HF_HUB_DISABLE_IMPLICIT_TOKEN",
-        "HF_OIDC_RESOURCE",
-        "HF_HUB_DOWNLOAD_TIMEOUT",
-        "HF_HUB_ETAG_TIMEOUT",
     }
 )
+# How long the hub may be silent.
+TIMEOUT_S = "30"
 DROPPED = ("HF_", "HUGGINGFACE", "HUGGING_FACE", "TRANSFORMERS_OFFLINE")
 
 
@@ -44,4 +43,6 @@ def prepare(private: Path) -> None:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
         "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DOWNLOAD_TIMEOUT": TIMEOUT_S,
+        "HF_HUB_ETAG_TIMEOUT": TIMEOUT_S,
     }

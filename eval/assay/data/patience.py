@@ -53,11 +53,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """
     value = headers.get("Retry-After", "").strip()
     exhausted = EXHAUSTED.search(headers.get("RateLimit", ""))
-    if value.isdigit():
+    if value.isascii() and value.isdigit():
         return float(value)
     if value:
         try:
             return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return float(exhausted[1]) + 1.0 if exhausted else None
