@@ -19,9 +19,10 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 @dataclass(frozen=True)
 class Reply:
-    """What one chat request gets: an HTTP status, or a text with a finish reason."""
+    """What one chat request gets: an HTTP status, or a text with a finish reason, or a command for `bash`."""
 
     text: str = "<answer>1</answer>"
+    bash: str | None = None
     finish_reason: str = "stop"
     status: int = 200
     delay_s: float = 0.0
@@ -130,13 +131,18 @@ class StandIn:
 
 
 def stream(model: str, reply: Reply) -> bytes:
-    """A whole streamed answer: role, text, finish reason, usage, end."""
+    """A whole streamed answer: role, text or a call of the tool `bash`, finish reason, usage, end."""
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
     choices: list[dict[str, Any]] = [
         {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
         {"index": 0, "delta": {"content": reply.text}, "finish_reason": None},
         {"index": 0, "delta": {}, "finish_reason": reply.finish_reason},
     ]
+    if reply.bash is not None:
+        function = {"name": "bash", "arguments": json.dumps({"command": reply.bash})}
+        call = {"index": 0, "id": "call-1", "type": "function", "function": function}
+        choices[1] = {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}
+        choices[2] = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
     chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
     chunks.append({**head, "choices": [], "usage": USAGE})
     lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]

@@ -85,7 +85,7 @@ def test_containers_of_a_run_that_ended_go_and_those_of_others_stay(
         kept.append(made[what])
     assert sweep_ended(tmp_path) == 2
     assert {what for what, container in made.items() if there(container)} == {"live", "elsewhere", "up"}
-    assert sweep(names["live"], tmp_path / names["live"]) == 1
+    assert sweep(names["live"]) == 1
     assert {what for what, container in made.items() if there(container)} == {"elsewhere", "up"}
     assert sweep_ended(tmp_path) == 0
 
@@ -94,5 +94,5 @@ def test_without_an_engine_nothing_is_swept_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert sweep("demo.x", tmp_path) is None
+    assert sweep("demo.x") is None
     assert sweep_ended(tmp_path) is None

@@ -98,6 +98,18 @@ class EpisodeReader:
         return str(key)
 
 
+def containers(path: Path) -> list[str]:
+    """The id of every container that a rollout of the record ran in, each once; empty without a record."""
+    found: dict[str, None] = {}
+    for episode in read_episodes(path):
+        for trace in episode.value.get("traces") or ():
+            agent = trace.get("agent") if isinstance(trace, dict) else None
+            runtime = agent.get("runtime") if isinstance(agent, dict) else None
+            if isinstance(runtime, dict) and runtime.get("type") == "docker" and runtime.get("id"):
+                found[str(runtime["id"])] = None
+    return list(found)
+
+
 def read_episodes(traces: Path) -> Iterator[Episode]:
     """Every whole line of the record; nothing when there is none.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import signal
 import subprocess
 import threading
@@ -29,14 +30,17 @@ from assay.paths import OWNED, owned_directory
 from assay.plan import NAME as RESOLVED
 from assay.plan import EntryPlan, OwnServer, Part, Plan, overrides
 from assay.process import end, start
-from assay.record import dialects
+from assay.profile import merge
+from assay.record import dialects, episodes
 from assay.record.manifest import write_manifest
 from assay.record.results import derive, left_out, summarise, write_results
 from assay.record.summary import Summary
-from assay.run import containers, native, provenance, route
+from assay.run import containers, interpreter, native, provenance, route
+from assay.run.client import write_client
 from assay.run.declared import Declared
 from assay.run.endpoint import Endpoint, probe
 from assay.run.freeze import changes, freeze
+from assay.run.guard import Guard, guard
 from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.progress import Progress
@@ -279,15 +283,20 @@ def _run_part(
     plan, run = progress.plan, progress.run
     routed = progress.routed[entry.name]
     cwd = routed.directory(scratch.path / "work" / entry.name)
-    over = overrides(plan, entry, part, endpoint.base_url, endpoint.model, run, run.name, routed.overrides)
+    routes = merge(routed.overrides, interpreter.override(plan, entry))
+    over = overrides(plan, entry, part, endpoint.base_url, endpoint.model, run, run.name, routes)
     launch = _launch_folder(progress, part.folder)
     words = native.command(plan, native.write_launch(plan, entry, launch, over))
     said = native.variables(plan, scratch, run.name, routed) | {"TMPDIR": str(scratch.temporary()), **extra}
+    if plan.runtime == "docker":
+        bounding = write_client(scratch.folder("bin"), run.name, plan.docker)
+        said["PATH"] = os.pathsep.join([str(bounding.parent), said["PATH"]])
     provenance.record_launch(launch, words, said, plan.key_variable, cwd, routed)
     env = native.environment(plan, scratch, endpoint.key, run.name, routed) | said
     log = run / "run.log"
     with progress.timed("native"), log.open("ab") as stream:
         child = start(words, env=env, cwd=cwd, stdout=stream, death_signal=signal.SIGTERM)
+        watching = guard(run.name, plan.docker, child.pid) if plan.runtime == "docker" else None
         try:
             watch(
                 f"{plan.profile}/{part.folder}",
@@ -301,15 +310,28 @@ def _run_part(
                 _stop(progress, child, asked)
         finally:
             code = end(child, signal.SIGKILL if asked.urgent else signal.SIGTERM)
-            if plan.runtime == "docker" and containers.sweep(run.name, run / part.folder) is None:
-                progress.notes.append(
-                    f"{part.folder}: the Docker engine does not answer any more; "
-                    "containers that it kept are removed before the next run"
-                )
+            if watching is not None:
+                _end_of_containers(progress, part, watching)
     if code != 0 and not asked.asked:
         words_said = native.last_words(log.read_bytes())
         progress.notes.append(f"{part.folder}: the evaluator ended with exit code {code}: {words_said}")
     return code
+
+
+def _end_of_containers(progress: Progress, part: Part, watching: Guard) -> None:
+    """Remove what the evaluator left, and tell what its containers were held to."""
+    watching.end()
+    if containers.sweep(progress.run.name) is None:
+        progress.notes.append(
+            f"{part.folder}: the Docker engine does not answer any more; "
+            "containers that it kept are removed before the next run"
+        )
+    provenance.record_containers(progress.run, part.folder, watching.describe())
+    progress.notes += [f"{part.folder}: {note}" for note in watching.notes()]
+    progress.problems += [
+        f"{part.folder}: rollouts ran in container {container}, whose limits were not seen to hold"
+        for container in watching.unseen(episodes.containers(_record_of(progress, part)))
+    ]
 
 
 def _record_of(progress: Progress, part: Part) -> Path:

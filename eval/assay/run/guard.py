@@ -15,8 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,12 +72,33 @@ class Guard:
         limits: What each is bounded to.
         evaluator: Process id of the evaluator.
         seen: Every container that was there when it was looked, by id.
+        ended: Set when nothing is to be watched any more.
+        thread: What watches.
     """
 
     run_name: str
     limits: DockerLimits
     evaluator: int
     seen: dict[str, Watched] = field(default_factory=dict)
+    ended: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    def watch(self) -> None:
+        """Look again and again; an engine that does not answer is asked again, from the connection on."""
+        while not self.ended.is_set():
+            with (
+                contextlib.suppress(*FAILURES),
+                contextlib.closing(docker.from_env(timeout=CALL_S)) as client,
+            ):
+                while not self.ended.wait(PERIOD_S):
+                    self.look(client)
+            self.ended.wait(PERIOD_S)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self.ended.set()
+        if self.thread is not None:
+            self.thread.join()
 
     def describe(self) -> dict[str, Any]:
         """What was found, as JSON values for the record."""
@@ -143,9 +162,8 @@ class Guard:
         return reason or short_of_memory(self.evaluator)
 
 
-@contextmanager
-def guard(run_name: str, limits: DockerLimits, evaluator: int) -> Iterator[Guard]:
-    """Watch the containers of a run while the block lasts.
+def guard(run_name: str, limits: DockerLimits, evaluator: int) -> Guard:
+    """Watch the containers of a run from now on, until `Guard.end`.
 
     Args:
         run_name: The label of the containers.
@@ -153,23 +171,9 @@ def guard(run_name: str, limits: DockerLimits, evaluator: int) -> Iterator[Guard
         evaluator: Process id of the evaluator that starts them.
     """
     watching = Guard(run_name, limits, evaluator)
-    ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(watching, ended), name="guard", daemon=True)
-    thread.start()
-    try:
-        yield watching
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _watch(watching: Guard, ended: threading.Event) -> None:
-    """Look again and again; an engine that does not answer is asked again, from the connection on."""
-    while not ended.is_set():
-        with contextlib.suppress(*FAILURES), contextlib.closing(docker.from_env(timeout=CALL_S)) as client:
-            while not ended.wait(PERIOD_S):
-                watching.look(client)
-        ended.wait(PERIOD_S)
+    watching.thread = threading.Thread(target=watching.watch, name="guard", daemon=True)
+    watching.thread.start()
+    return watching
 
 
 def short_of_disk(folder: Path) -> str:

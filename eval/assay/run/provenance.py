@@ -96,6 +96,13 @@ def record_launch(
     write_json_atomic(launch / "route.json", routed.describe())
 
 
+def record_containers(run: Path, part: str, found: Mapping[str, Any]) -> None:
+    """Write what the containers of a native invocation were held to, and what became of them."""
+    path = folder(run) / "containers" / f"{part}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(path, found)
+
+
 def record_server(run: Path, entry: str, when: str, identity: Identity) -> None:
     """Write who the server was "before" or "after" an entry, and in which container."""
     path = folder(run) / "server"

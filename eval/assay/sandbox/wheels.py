@@ -71,12 +71,17 @@ def copy_cache(cache: Path, target: Path) -> None:
 
     Files are hard links: uv never edits a wheel in its cache, and is told to install by copying.
     """
-
-    def link(source: str, copy: str) -> None:
-        if not Path(copy).exists():
-            os.link(source, copy)
-
-    shutil.copytree(cache, target, symlinks=True, dirs_exist_ok=True, copy_function=link)
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(cache.rglob("*")):
+        copy = target / path.relative_to(cache)
+        if path.is_symlink():
+            # A wheel that another program needs too is there already, under its own name in the archive.
+            if not copy.is_symlink():
+                copy.symlink_to(path.readlink())
+        elif path.is_dir():
+            copy.mkdir(exist_ok=True)
+        elif not copy.exists():
+            os.link(path, copy)
 
 
 def digest(cache: Path) -> str:
