@@ -14,6 +14,7 @@ import pytest
 from assay.bootstrap import find
 from assay.errors import PrerequisiteError
 from assay.setup import machine, tool
+from assay.setup.environments import python_range
 from tiny_checkout import Tiny, base_python, pin, write_wheel
 
 FIT: Mapping[str, object] = {
@@ -39,9 +40,9 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def stand_in(path: Path, **said: object) -> Path:
+def stand_in(place: Path, /, **said: object) -> Path:
     """A program that answers the probe as an interpreter with these properties would."""
-    return program(path, f"echo '{json.dumps({**FIT, **said})}'")
+    return program(place, f"echo '{json.dumps({**FIT, **said})}'")
 
 
 @pytest.fixture
@@ -106,6 +107,54 @@ def test_the_one_asked_for_is_used_or_refused_but_never_replaced(only: Path, tmp
     old = stand_in(tmp_path / "old", version=[3, 9, 1])
     with pytest.raises(PrerequisiteError, match=r"is 3\.9\.1, not 3\.11 to 3\.13"):
         find(str(old))
+
+
+def test_where_one_version_fits_the_preferred_python_is_passed_over_unless_it_is_that_one(
+    only: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exactly = ((3, 12), (3, 12))
+    stand_in(only / "python3.13", path="/thirteen", version=[3, 13, 1])
+    stand_in(only / "python3.12", path="/twelve", version=[3, 12, 4])
+    preferred = stand_in(tmp_path / "preferred", path="/preferred", version=[3, 11, 9])
+    monkeypatch.setenv("ASSAY_PYTHON", str(preferred))
+    assert find().path == "/preferred"
+    assert find(None, (), *exactly).path == "/twelve"
+    stand_in(tmp_path / "preferred", path="/preferred", version=[3, 12, 1])
+    assert find(None, (), *exactly).path == "/preferred"
+
+
+def test_where_one_version_fits_and_is_not_there_its_remedy_names_it(only: Path, tmp_path: Path) -> None:
+    stand_in(only / "python3.13", version=[3, 13, 1])
+    exactly = ((3, 12), (3, 12))
+    with pytest.raises(PrerequisiteError, match=r"no usable Python 3\.12 was found") as caught:
+        find(None, (), *exactly)
+    assert "is 3.13.1, not 3.12" in caught.value.why
+    assert "pyenv install 3.12" in caught.value.next
+    assert "uv python install 3.12" in caught.value.next
+    asked = stand_in(tmp_path / "asked", version=[3, 13, 1])
+    with pytest.raises(PrerequisiteError, match=r"is 3\.13\.1, not 3\.12"):
+        find(str(asked), (), *exactly)
+
+
+def test_uv_is_asked_for_the_version_that_fits(only: Path, tmp_path: Path) -> None:
+    known = stand_in(tmp_path / "managed/python3")
+    program(only / "uv", f'case "$*" in *">=3.12,<3.13"*) echo {known};; *) exit 2;; esac')
+    assert find(None, (), (3, 12), (3, 12)).release == "3.12.4"
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        (">=3.11,<3.14", ((3, 11), (3, 13))),
+        ("==3.12.*", ((3, 12), (3, 12))),
+        (">= 3.12 , < 3.13", ((3, 12),) * 2),
+    ],
+)
+def test_the_range_of_an_evaluator_is_read(text: str, bounds: tuple[tuple[int, int], ...]) -> None:
+    assert python_range(text) == bounds
+    for wrong in ("3.12", "==3.12", ">=3.11", "==3.*", "==3.12.1"):
+        with pytest.raises(ValueError, match="neither of the form"):
+            python_range(wrong)
 
 
 def test_the_command_starts_behind_a_failing_shim(bare: Tiny, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay import dialect, models
+from assay import dialect, models, sources
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
@@ -77,10 +77,28 @@ def checkout(case: Case) -> Check:
         path = ROOT / name
         if not path.is_dir() or combined_digest(tree_digests(path)) != case.before[f"tree:{name}"]:
             faults.append(f"{name}/ of this checkout is not the one the run froze")
+    odd, absent = _sources(case, names(sorted(wanted & case.before.keys()), "source"))
+    faults += odd
     if faults:
         commit = case.json(case.provenance / "worktree.json").get("commit")
         faults.append(f"to audit with what the run froze: git checkout {commit}")
+    elif absent:
+        return Check("checkout", "UNKNOWN", (*absent, "to look at them: eval/scripts/setup --sources-only"))
     return judge("checkout", faults, "locks and sources of this checkout are the frozen ones")
+
+
+def _sources(case: Case, frozen: list[str]) -> tuple[list[str], list[str]]:
+    """What is odd about the upstream sources here, and which of them are not here."""
+    odd, absent = [], []
+    for name in frozen:
+        try:
+            if sources.verify(name).digest != case.before[f"source:{name}"]:
+                odd.append(f"the source {name} of this checkout is not the one the run froze")
+        except PrerequisiteError as error:
+            absent.append(error.what)
+        except AssayError as error:
+            odd.append(f"{error.what}: {error.why}")
+    return odd, absent
 
 
 def worktree(case: Case) -> Check:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
 
-from assay import cli
+from assay import cli, pinset
 from assay.paths import ROOT
 from assay.setup import stamp
 from assay.setup.build import ensure_all, stop_on_sigterm
@@ -49,11 +50,26 @@ def start(words: Sequence[str]) -> int:
 def take_over(verb: str, words: Sequence[str]) -> int:
     """Make the environments and become the command; returns only by raising."""
     asks_for_help = any(word in ("-h", "--help") for word in words)
-    needed = NEEDS[verb]
+    needed = (NEEDS[verb][0], evaluator_of(words[1:])) if verb == "run" else NEEDS[verb]
     ensure_all(named(needed[:1] if asks_for_help and verb != "test" else needed))
     if verb == "test":
         return become("tests", str(ROOT / "tests" / "run.py"), *words[1:])
     return become("assay", "-I", "-m", "assay.cli", *words)
+
+
+def evaluator_of(words: Sequence[str]) -> str:
+    """The evaluator that a run's profile names, so that both environments are made beside each other.
+
+    What is no profile is judged by the command itself, later; until then it is the default's.
+    """
+    default = NEEDS["run"][1]
+    try:
+        profiles = tomllib.loads((pinset.current().configs / "profiles.toml").read_text("utf-8"))
+        named = next(word for word in words if word in profiles)
+        evaluator = str(profiles[named]["evaluator"])
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return default
+    return evaluator if evaluator in ENVIRONMENTS else default
 
 
 def become(environment: str, *words: str) -> int:
