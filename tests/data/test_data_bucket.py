@@ -169,6 +169,23 @@ def test_bytes_that_differ_are_not_kept(published: Site, bucket: BucketStandIn) 
     assert published.left() == set()
 
 
+def test_what_a_tasksets_own_file_lock_leaves_is_passed_over_and_nothing_else(
+    published: Site, bucket: BucketStandIn
+) -> None:
+    found = fetch(["needles"])[0]
+    lock = found.path / f"{NAME}.lock"
+    lock.touch()
+    assert data.verify("needles") == found
+    assert fetch(["needles"]) == [found]
+    lock.write_bytes(b"x")
+    with pytest.raises(VerificationError, match="is not in datasets"):
+        data.verify("needles")
+    lock.rename(lock.with_suffix(".csv"))
+    lock.with_suffix(".csv").write_bytes(b"")
+    with pytest.raises(VerificationError, match="is not in datasets"):
+        data.verify("needles")
+
+
 def test_a_generation_that_is_gone_is_told(published: Site, bucket: BucketStandIn) -> None:
     published.lock(LOCK.replace(str(GENERATION), "99"))
     with pytest.raises(PrerequisiteError) as caught:

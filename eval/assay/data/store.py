@@ -158,7 +158,15 @@ def missing(store: Store, dataset: Dataset) -> list[PinnedFile]:
     here: set[PurePosixPath] = set()
     for path in _entries(home):
         place = PurePosixPath(path.relative_to(store.directory).as_posix())
-        mode = path.lstat().st_mode
+        found = path.lstat()
+        mode = found.st_mode
+        if (
+            dataset.source == "bucket"
+            and stat.S_ISREG(mode)
+            and not found.st_size
+            and place.suffix == ".lock"
+        ):
+            continue  # What a taskset's own file lock leaves beside its data: nothing that could be read.
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             raise VerificationError(
                 f"{relative(path)} is neither a file nor a directory",
@@ -171,9 +179,9 @@ def missing(store: Store, dataset: Dataset) -> list[PinnedFile]:
                 "whoever reads the snapshot would read it too, so it may hold nothing else",
                 remove_command(path),
             )
-        if place in pinned and path.lstat().st_size != pinned[place].size_bytes:
+        if place in pinned and found.st_size != pinned[place].size_bytes:
             raise VerificationError(
-                f"{relative(path)} has {path.lstat().st_size} bytes, but datasets.lock says "
+                f"{relative(path)} has {found.st_size} bytes, but datasets.lock says "
                 f"{pinned[place].size_bytes}",
                 "it is never replaced: somebody may want to know how it came to differ",
                 f"{remove_command(path)}, then {command(dataset.name)}",
