@@ -24,6 +24,14 @@ ENTER = "nix develop . --no-write-lock-file"
 PROVIDED = ("python", "uv", "git", "jq", "docker", "c++")
 """What of the pinned shell a run can use, and what a shell is judged by."""
 
+VARIABLES = (
+    "ASSAY_NIX_SHELL",
+    "ASSAY_NIXPKGS_REV",
+    "ASSAY_NIXPKGS_NAR_HASH",
+    "ASSAY_FLAKE_LOCK_SHA256",
+)
+"""What the shell says of itself: its name, its nixpkgs, and the lock that it was entered with."""
+
 Kind = Literal["nix", "nix-override", "host"]
 
 

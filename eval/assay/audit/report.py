@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.audit import input_checks, record_checks, server_checks
+from assay.audit import input_checks, record_checks, server_checks, shell_checks
 from assay.audit.case import Case
 from assay.audit.check import Check
 from assay.errors import AssayError, VerificationError
@@ -29,6 +29,7 @@ CHECKS: tuple[tuple[str, Callable[[Case], Check]], ...] = (
     ("server", server_checks.server),
     ("container", server_checks.container),
     ("isolation", server_checks.isolation),
+    ("shell", shell_checks.shell),
 )
 
 
