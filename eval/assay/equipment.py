@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.bootstrap import Interpreter, candidates, find, probe, version_range
+from assay.bootstrap import Interpreter, find, version_range
 from assay.errors import AssayError
 from assay.paths import TOOLS
 from assay.setup import ENVIRONMENTS, machine, stamp
@@ -19,6 +19,8 @@ from assay.shell import ENTER, Shell
 from assay.tools import Program, first_program, program
 
 DEVELOPMENT = (3, 13)
+Versions = tuple[tuple[int, int], tuple[int, int]]
+"""The lowest and the highest accepted (major, minor)."""
 
 
 @dataclass(frozen=True)
@@ -159,42 +161,25 @@ def _python(shell: Shell, found: Program | None, error: AssayError | None) -> To
 
 def _other_pythons(shell: Shell) -> Iterator[Tool]:
     """The Pythons that only some evaluators take, and the one for development."""
-    special: dict[tuple[tuple[int, int], tuple[int, int]], list[str]] = {}
     general = (ENVIRONMENTS["assay"].lowest, ENVIRONMENTS["assay"].highest)
+    special: dict[Versions, list[str]] = {}
     for item in ENVIRONMENTS.values():
         if (item.lowest, item.highest) != general:
             special.setdefault((item.lowest, item.highest), []).append(item.name)
-    for (lowest, highest), names in special.items():
-        wanted = version_range(lowest, highest)
-        asked = os.environ.get("ASSAY_PYTHON") or None
-        purpose = f"evaluators {', '.join(names)}"
-        yield _some_python(shell, f"python {wanted}", asked, lowest, highest, purpose)
-    name = f"python {version_range(DEVELOPMENT, DEVELOPMENT)}"
+    for versions, names in special.items():
+        yield _some_python(shell, None, versions, f"evaluators {', '.join(names)}")
     asked = os.environ.get("ASSAY_PYTHON_DEV") or None
-    yield _some_python(
-        shell, name, asked, DEVELOPMENT, DEVELOPMENT, "development, the newest that is supported"
-    )
+    yield _some_python(shell, asked, (DEVELOPMENT, DEVELOPMENT), "development, the newest that is supported")
 
 
-def _some_python(
-    shell: Shell,
-    name: str,
-    asked: str | None,
-    lowest: tuple[int, int],
-    highest: tuple[int, int],
-    purpose: str,
-) -> Tool:
-    wanted = version_range(lowest, highest)
-    remedy = f"pyenv install {wanted}, or the pinned shell: {ENTER}"
-    problem = f"no Python {wanted} on PATH, in pyenv's versions, or known to uv"
-    known = () if asked else tuple(stamp.known_interpreters(ENVIRONMENTS))
-    for command, origin in candidates(asked, known):
-        tried = probe(command, origin, lowest, highest)
-        if tried.interpreter is not None and not tried.reason:
-            return _tool(shell, name, program(name, tried.interpreter.path), purpose, remedy)
-        if asked:
-            problem = f"{asked} {tried.reason}"
-    return Tool(name, purpose, False, None, problem, remedy, None)
+def _some_python(shell: Shell, asked: str | None, versions: Versions, purpose: str) -> Tool:
+    """The Python of some versions that a set-up would take."""
+    name = f"python {version_range(*versions)}"
+    try:
+        found = find(asked, stamp.known_interpreters(ENVIRONMENTS), *versions)
+    except AssayError as error:
+        return Tool(name, purpose, False, None, error.what, error.next, None)
+    return _tool(shell, name, program(name, found.path), purpose, "")
 
 
 def _compiler(shell: Shell, name: str, tried: machine.Finding, purpose: str) -> Tool:

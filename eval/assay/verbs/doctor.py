@@ -47,7 +47,7 @@ def handle(arguments: argparse.Namespace) -> int:
     shell = judge(there, lock=read_lock())
     tools = list(equipment.survey(shell, there, interpreter, error))
     room = machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
-    findings = [room, *environments(), *models(), *task_data(), docker(), processor()]
+    findings = [room, *environments(), *sources(), *models(), *task_data(), docker(), processor()]
     show_shell(shell)
     show_tools(tools)
     show_findings(findings)
@@ -122,6 +122,20 @@ def environments() -> Iterator[Finding]:
             yield Finding(name, True, detail)
         else:
             yield Finding(name, False, stale.reason, f"eval/scripts/setup {item.name}")
+
+
+def sources() -> Iterator[Finding]:
+    """Each upstream source that some environment takes packages from: whether there is a checkout of it."""
+    users: dict[str, list[str]] = {}
+    for item in ENVIRONMENTS.values():
+        for name in item.sources:
+            users.setdefault(name, []).append(item.name)
+    for name, names in users.items():
+        path = pinset.current().sources / name
+        detail = (
+            f"{relative(path)} (every byte: eval/scripts/setup --check)" if path.is_dir() else "not fetched"
+        )
+        yield Finding(f"source {name}", path.is_dir(), detail, f"eval/scripts/setup {' '.join(names)}")
 
 
 def models() -> Iterator[Finding]:
