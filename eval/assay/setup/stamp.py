@@ -47,13 +47,12 @@ class Staleness:
 
 
 def inputs(environment: Environment) -> dict[str, str]:
-    """What the environment is made from: digests by path from the root, and the revision of each source.
+    """What the environment is made from: digests of locks and projects, and the revision of each source.
 
     OSError when a file is missing.
     """
-    files = [environment.build_lock, environment.requirements_lock]
-    files += [project / "pyproject.toml" for project in environment.projects]
-    found = {relative(path): sha256_file(path) for path in dict.fromkeys(files)}
+    projects = [project / "pyproject.toml" for project in environment.projects]
+    found = locks(environment) | {relative(path): sha256_file(path) for path in dict.fromkeys(projects)}
     if environment.sources:
         lock = load_lock()
         found |= {f"source {name}": lock.source(name).revision for name in environment.sources}
@@ -128,7 +127,5 @@ def known_interpreters(environments: Mapping[str, Environment]) -> list[str]:
 
 
 def locks(environment: Environment) -> dict[str, str]:
-    """Digests of the two locks alone, by path from the root."""
-    return {
-        relative(path): sha256_file(path) for path in (environment.build_lock, environment.requirements_lock)
-    }
+    """Digests of the two locks alone, by file name: where they lie decides nothing of what they lock."""
+    return {path.name: sha256_file(path) for path in (environment.build_lock, environment.requirements_lock)}
