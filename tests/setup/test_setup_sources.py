@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from upstream import REPOSITORY, World, as_it_was, git, make_world
 
+from assay.sources.tree import leaves as tree_of
+from assay.sources.tree import root_name
 from git_servers import daemon, smart_http, static_http
 
 MODULE = "environments/counting/counting/__init__.py"
@@ -208,12 +210,29 @@ def test_a_file_that_became_a_program_and_one_that_is_gone_are_refused(here: Wor
         "environments/counting/counting/__pycache__/__init__.cpython-312.pyc",
         "build/lib/counting.py",
         "environments/counting/counting.pth",
+        "environments/a name, and a line\nend.py",
     ],
 )
 def test_a_file_that_no_commit_holds_is_refused_ignored_or_not(here: World, name: str) -> None:
     (here.source / name).parent.mkdir(parents=True, exist_ok=True)
     (here.source / name).write_text("")
-    refuse(here, f"{name} is not of the commit")
+    refuse(here, f"{name.rpartition('/')[2].partition(chr(10))[0]}", "is not of the commit")
+
+
+def test_a_tree_has_the_name_that_git_gives_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--template=")
+    for name in ("a/b", "a.b", "a-b", "a0", "b/c/d", "b/c.d", "B", "\u00e4/\u4e2d", "a\nb", "e/.keep"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (tmp_path / "B").chmod(0o755)
+    (tmp_path / "link").symlink_to("b/c")
+    (tmp_path / "empty/folders").mkdir(parents=True)
+    git(tmp_path, "add", "--all")
+    found = tree_of(tmp_path)
+    assert root_name(found) == git(tmp_path, "write-tree")
+    assert found["B"].mode == "100755"
+    assert found["link"].mode == "120000"
 
 
 def test_a_file_that_is_neither_file_nor_link_is_refused(here: World) -> None:
