@@ -268,7 +268,7 @@ def test_a_record_that_cannot_be_read_fails_the_run_and_its_state_says_so(toy: T
     assert done.json["status"] == "error"
     status = toy.run("status", done.run, "--json")
     assert (status.code, status.json["status"]) == (5, "failed")
-    assert "line 5 is not an episode" in status.json["error"]
+    assert "line 5 is not a row" in status.json["error"]
 
 
 def test_a_taskset_that_refuses_its_configuration_ends_the_run_before_any_request(
