@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from assay import pinset
 from assay.errors import VerificationError
 from assay.files import read_json
-from assay.plan import NAME, Plan, load_plan
+from assay.paths import relative
+from assay.plan import NAME, EntryPlan, Part, Plan, load_plan
+from assay.record import dialects
 from assay.record.episodes import TRACES, Episode, read_episodes
 from assay.record.results import derive, load_summary, load_tasks
 from assay.record.sample import Sample, TaskPlan
@@ -78,9 +81,25 @@ class Case:
         """What the operator says of the server."""
         return self.json(self.provenance / "declared.json")
 
-    def episodes(self, entry: str) -> list[Episode]:
-        """The native record of an entry."""
-        return list(read_episodes(self.run / entry / TRACES))
+    def episodes(self, part: Part) -> Iterator[tuple[str, Episode]]:
+        """The episodes of a native invocation and where each stands; none where the dialect has none."""
+        path = self.run / part.folder / TRACES
+        for episode in read_episodes(path):
+            yield f"{part.folder}/{TRACES} line {episode.line}", episode
+
+    def finished(self, entry: EntryPlan) -> int:
+        """Rows in the native records of an entry."""
+        reader = dialects.of(self.plan.dialect)
+        return sum(1 for part in entry.parts for _ in reader.rows(self.run / part.folder))
+
+    def launch(self, part: Part, name: str) -> dict[str, Any]:
+        """What was recorded of an invocation's launch, e.g. "command.json"."""
+        return self.json(self.provenance / "launch" / part.folder / name)
+
+    def pin(self, name: str) -> Path | None:
+        """The run's copy of a lock, e.g. "datasets.lock", where the pin set in force has it; or None."""
+        path = relative(pinset.current().file(name))
+        return self.provenance / "pins" / path if f"file:{path}" in self.before else None
 
     def json(self, path: Path) -> dict[str, Any]:
         """A JSON object in a file of the run."""

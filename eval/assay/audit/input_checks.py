@@ -14,8 +14,12 @@ from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digest
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.evaluator import load_evaluator
 from assay.paths import ROOT
+from assay.pinset import PRODUCTION
 from assay.plan import EntryPlan, OwnServer, Part, overrides
 from assay.profile import merge
+from assay.record import dialects
+from assay.record.asked import table
+from assay.record.results_v0 import METADATA
 from assay.record.sample import TaskPlan
 from assay.run import native, route
 from assay.run.freeze import changes, expected, names
@@ -32,9 +36,13 @@ def unchanged(case: Case) -> Check:
 
 
 def pins(case: Case) -> Check:
-    """The recorded copies of locks and recipes are the files that were frozen, and they pin what was used."""
+    """The pins are production's, their recorded copies were frozen, and they pin what ran."""
     faults = []
+    if case.plan.pins != PRODUCTION:
+        faults.append(f'the pin set is "{case.plan.pins}": only {PRODUCTION} is what a profile stands for')
     for name in names(case.before, "file"):
+        if name.rpartition("/")[2] == "pins.toml" and case.plan.pins == PRODUCTION:
+            faults.append(f"file:{name} was frozen, so another pin set was in force")
         copy = case.provenance / "pins" / name
         if not copy.is_file():
             faults.append(f"provenance/pins/{name} is missing")
@@ -137,11 +145,22 @@ def configuration(case: Case) -> Check:
 
 def _resolved(case: Case, entry: EntryPlan, part: Part, recorded: Mapping[str, Any]) -> list[str]:
     """What the evaluator says it resolved, against what it was given."""
-    name = f"{part.folder}/configs/resolved/eval.json"
-    if not (case.run / name).exists() and case.plan.dialect == "vf-eval-v0":
-        # Verifiers 0.1 writes no resolved configuration: its metadata repeat parts of it, which records hold.
-        return []
-    return lacking(merge(case.plan.native(entry), recorded), case.json(case.run / name), name)
+    asked = merge(case.plan.native(entry), recorded)
+    if case.plan.dialect != "vf-eval-v0":
+        name = f"{part.folder}/configs/resolved/eval.json"
+        return lacking(asked, case.json(case.run / name), name)
+    # Verifiers 0.1 writes no resolved configuration; its metadata repeat what decides a score.
+    path = dialects.of(case.plan.dialect).record(case.run / part.folder).with_name(METADATA)
+    said = {
+        "env_id": asked.get("env_id"),
+        "env_args": asked.get("env_args", {}),
+        "model": asked.get("model"),
+        "base_url": asked.get("api_base_url"),
+        "num_examples": entry.tasks,
+        "rollouts_per_example": part.rollouts,
+        "sampling_args": table(asked),
+    }
+    return lacking(said, case.json(path), path.relative_to(case.run).as_posix())
 
 
 def _launched(case: Case, part: Part) -> list[str]:

@@ -10,7 +10,7 @@ from assay.files import json_text
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import compare, load_manifest
 from assay.record.render import markdown
-from assay.record.results import MARKDOWN, SAMPLES, SUMMARY, samples_bytes, summarise
+from assay.record.results import MARKDOWN, SAMPLES, SUMMARY, left_out, samples_bytes, summarise
 from assay.record.summary import EXIT_CODES
 
 
@@ -55,7 +55,7 @@ def state(case: Case) -> Check:
     if case.state.phase not in EXIT_CODES:
         faults.append(f"the run is {case.state.standing(case.run)}")
     told = [(entry.name, entry.planned, entry.finished) for entry in case.state.entries]
-    found = [(entry.name, entry.planned, len(case.episodes(entry.name))) for entry in case.plan.entries]
+    found = [(entry.name, entry.planned, case.finished(entry)) for entry in case.plan.entries]
     if told != found:
         faults.append(f"state.json tells (entry, planned, finished) {told}, the records {found}")
     faults += [f"the run itself says: {problem}" for problem in case.summary.problems]
@@ -75,6 +75,9 @@ def rows(case: Case) -> Check:
     missing = [f"{row.entry}/{row.task_key}" for row in samples if row.status == "missing"]
     if missing and case.summary.status == "done":
         faults.append(f"rows are missing though the run says done: {', '.join(missing)}")
+    if case.summary.status != "cancelled" and not case.summary.problems:
+        ended = {entry.name for entry in case.state.entries if entry.native_exit_code == 0}
+        faults += left_out(case.plan, samples, ended)
     return judge("rows", faults, f"{len(samples)} rows = tasks x rollouts; {len(missing)} missing, as told")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.audit import input_checks, record_checks, server_checks, shell_checks
+from assay.audit import input_checks, pinned_checks, record_checks, server_checks, shell_checks
 from assay.audit.case import Case
 from assay.audit.check import Check
 from assay.errors import AssayError, VerificationError
@@ -22,6 +22,9 @@ CHECKS: tuple[tuple[str, Callable[[Case], Check]], ...] = (
     ("summary", record_checks.summary),
     ("inputs unchanged", input_checks.unchanged),
     ("pins", input_checks.pins),
+    ("sources", pinned_checks.source_trees),
+    ("data", pinned_checks.task_data),
+    ("routes", pinned_checks.routed),
     ("checkout", input_checks.checkout),
     ("worktree", input_checks.worktree),
     ("configuration", input_checks.configuration),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
-from assay.plan import OwnServer
+from assay.plan import OwnServer, Part
+from assay.record.asked import sampling
 from assay.run.declared import contradiction
 from assay.run.identity import differences
 
@@ -75,17 +76,14 @@ def isolation(case: Case) -> Check:
         for name, planned in (("runtime", case.plan.runtime), ("egress", case.plan.egress))
         if said.get(name) != planned
     ]
-    for entry in case.plan.entries:
-        for episode in case.episodes(entry.name):
-            for trace in episode.value["traces"]:
-                config = _table(trace, "agent", "config", "runtime")
-                where = f"{entry.name}/traces.jsonl line {episode.line}"
-                if config.get("type") != case.plan.runtime:
-                    faults.append(f"{where}: ran on {config.get('type')}, planned {case.plan.runtime}")
-                elif case.plan.runtime == "docker" and config.get("image") != case.plan.image:
-                    faults.append(f"{where}: ran in image {config.get('image')}, planned {case.plan.image}")
-                elif case.plan.runtime == "docker" and config.get("allow") != []:
-                    faults.append(f"{where}: its network was open to {config.get('allow')}")
+    for where, trace in _traces(case):
+        config = _table(trace, "agent", "config", "runtime")
+        if config.get("type") != case.plan.runtime:
+            faults.append(f"{where}: ran on {config.get('type')}, planned {case.plan.runtime}")
+        elif case.plan.runtime == "docker" and config.get("image") != case.plan.image:
+            faults.append(f"{where}: ran in image {config.get('image')}, planned {case.plan.image}")
+        elif case.plan.runtime == "docker" and config.get("allow") != []:
+            faults.append(f"{where}: its network was open to {config.get('allow')}")
     if case.plan.runtime == "docker":
         image = _table(case.json(case.provenance / "sandbox.json"), "image")
         if image.get("image_id") != case.plan.image:
@@ -98,23 +96,44 @@ def isolation(case: Case) -> Check:
 
 
 def requests(case: Case) -> Check:
-    """Each model call went to the planned model, with the planned sampling."""
+    """Each model call went to the planned model, with the planned sampling and the rollout's seed."""
     faults = []
+    calls = 0
     for entry in case.plan.entries:
-        asked = case.plan.native(entry).get("sampling", {})
-        sampling = {key: value for key, value in asked.items() if key != "extra_body"}
-        for episode in case.episodes(entry.name):
-            for trace in episode.value["traces"]:
-                for call in trace.get("calls", []):
-                    where = f"{entry.name}/traces.jsonl line {episode.line}"
-                    if call.get("model") != case.plan.server.model:
-                        faults.append(f"{where}: asked {call.get('model')}, planned {case.plan.server.model}")
-                    sent = call.get("sampling") or {}
-                    differing = [key for key in sampling if key in sent and sent[key] != sampling[key]]
-                    faults += [
-                        f"{where}: {key} was {sent[key]}, planned {sampling[key]}" for key in differing
-                    ]
-    return judge("requests", faults, "every call asked the planned model with the planned sampling")
+        planned = sampling(case.plan.dialect, case.plan.native(entry))
+        for part in entry.parts:
+            wanted = planned if part.seed is None else {**planned, "seed": part.seed}
+            for where, episode in case.episodes(part):
+                for trace in episode.traces:
+                    for call in trace.get("calls", []):
+                        calls += 1
+                        faults += [f"{where}: {fault}" for fault in _asked(case, call, wanted, part)]
+    if not calls and case.plan.dialect == "vf-eval-v0":
+        return Check(
+            "requests", "UNKNOWN", ("this evaluator records no calls; see configuration for its settings",)
+        )
+    return judge("requests", faults, f"{calls} calls asked the planned model with the planned sampling")
+
+
+def _asked(case: Case, call: Mapping[str, Any], wanted: Mapping[str, Any], part: Part) -> list[str]:
+    faults = []
+    if call.get("model") != case.plan.server.model:
+        faults.append(f"asked {call.get('model')}, planned {case.plan.server.model}")
+    sent = _table(call, "sampling")
+    # What the evaluator does not list it may have sent all the same; the seed of a rollout it lists always.
+    listed = [key for key in wanted if key in sent or (key == "seed" and part.seed is not None)]
+    faults += [
+        f"{key} was {sent.get(key)}, planned {wanted[key]}" for key in listed if sent.get(key) != wanted[key]
+    ]
+    return faults
+
+
+def _traces(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for entry in case.plan.entries:
+        for part in entry.parts:
+            for where, episode in case.episodes(part):
+                for trace in episode.traces:
+                    yield where, trace
 
 
 def _table(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

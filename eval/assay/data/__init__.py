@@ -5,6 +5,16 @@ own, laid out as the hub's libraries expect (`assay.data.store`).
 """
 
 from assay.data.pins import Dataset, choose, command, datasets
-from assay.data.verify import Snapshot, frozen, frozen_names, verify
+from assay.data.verify import Snapshot, digests_here, frozen, frozen_names, verify
 
-__all__ = ["Dataset", "Snapshot", "choose", "command", "datasets", "frozen", "frozen_names", "verify"]
+__all__ = [
+    "Dataset",
+    "Snapshot",
+    "choose",
+    "command",
+    "datasets",
+    "digests_here",
+    "frozen",
+    "frozen_names",
+    "verify",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,29 @@ def require_pinned(path: Path, file: PinnedFile, digests: Digests, dataset: Data
             f"{problem}; it is never replaced: somebody may want to know how it came to differ",
             f"{remove_command(path)}, then {command(dataset.name)}",
         )
+
+
+def digests_here(dataset: Dataset, paths: Collection[str]) -> dict[str, str]:
+    """SHA-256 by path of some of a dataset's files, each found to be the pinned one.
+
+    Args:
+        dataset: The dataset, e.g. of a run's copy of the lock.
+        paths: Of its files.
+
+    Raises:
+        ConfigurationError: the cache is not ours.
+        PrerequisiteError: one of them was not fetched.
+        VerificationError: a file differs, is a link, or is not in the lock.
+    """
+    owner = store.own()
+    owner.require_ours(command(dataset.name))
+    absent = [file.path for file in store.missing(owner, dataset) if file.path in paths]
+    if absent:
+        raise PrerequisiteError(
+            f"task data {dataset.name} are not here", ", ".join(absent), command(dataset.name)
+        )
+    files = tuple(file for file in dataset.files if file.path in paths)
+    return hash_present(owner, dataset, files, watched=False)
 
 
 def frozen(name: str) -> dict[str, str]:

@@ -22,16 +22,20 @@ def sampling(dialect: str, native: Mapping[str, Any]) -> dict[str, Any]:
         dialect: What the configuration's keys mean.
         native: The evaluator's configuration.
     """
-    if dialect == V0:
-        # There the two tables are one, and the short keys count where the table says nothing.
-        short = {name: native[name] for name in V0_SHORT if name in native}
-        table = short | _table(native, "sampling") | _table(native, "sampling_args")
-    else:
-        table = _table(native, "sampling")
-    flat = _table(table, "extra_body") | {
-        name: value for name, value in table.items() if name != "extra_body"
+    given = table(native) if dialect == V0 else _table(native, "sampling")
+    flat = _table(given, "extra_body") | {
+        name: value for name, value in given.items() if name != "extra_body"
     }
     return {name: _plain(flat[name]) for name in sorted(flat)}
+
+
+def table(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling options of Verifiers 0.1 as it resolves them.
+
+    There the two tables are one, and the short keys count where the table says nothing.
+    """
+    short = {name: native[name] for name in V0_SHORT if name in native}
+    return short | _table(native, "sampling") | _table(native, "sampling_args")
 
 
 def limits(dialect: str, native: Mapping[str, Any]) -> dict[str, Any]:

@@ -194,6 +194,7 @@ def _freeze(progress: Progress, evaluator: Evaluator) -> dict[str, str]:
     before = freeze(progress.plan, evaluator)
     provenance.record_inputs(progress.run, "before", before)
     provenance.record_files(progress.run, progress.plan)
+    provenance.record_sources(progress.run, evaluator.sources, before)
     provenance.record_worktree(progress.run, look())
     provenance.record_environment(progress.run, progress.plan)
     return before

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay import __version__, sandbox
+from assay import __version__, sandbox, sources
 from assay.evaluator import load_evaluator
 from assay.files import write_atomic, write_json_atomic
 from assay.paths import relative
@@ -30,6 +30,7 @@ from assay.tools import program, programs, python_digest
 
 FOLDER = "provenance"
 DECLARED = "declared.json"
+SOURCES = "sources.json"
 INPUTS_SCHEMA = "assay/inputs/v1"
 
 
@@ -53,6 +54,28 @@ def record_files(run: Path, plan: Plan) -> None:
         target = folder(run) / "pins" / relative(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(target, path.read_bytes())
+
+
+def record_sources(run: Path, names: Sequence[str], inputs: Mapping[str, str]) -> None:
+    """Write which revision of which repository each frozen source is; nothing where there is none.
+
+    Args:
+        run: The run directory.
+        names: The evaluator's sources.
+        inputs: The frozen inputs, in which each has just been verified.
+    """
+    if not names:
+        return
+    lock = sources.load_lock()
+    value = {
+        name: {
+            "repository": lock.source(name).repository,
+            "revision": lock.source(name).revision,
+            "digest": inputs[f"source:{name}"],
+        }
+        for name in names
+    }
+    write_json_atomic(folder(run) / SOURCES, value)
 
 
 def record_worktree(run: Path, worktree: Worktree) -> None:

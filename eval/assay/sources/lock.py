@@ -79,13 +79,16 @@ class SourceLock:
         return next((item.sha256 for item in found), None)
 
 
-def load_lock() -> SourceLock:
+def load_lock(lock: Path | None = None) -> SourceLock:
     """The lock of the pin set in force.
+
+    Args:
+        lock: A run's copy of one instead.
 
     Raises:
         ConfigurationError: it is missing, or has a table or value that does not belong.
     """
-    path = pinset.current().file(NAME)
+    path = lock or pinset.current().file(NAME)
     try:
         found = tomllib.loads(path.read_text("utf-8"))
         odd = sorted(found.keys() - {"source", "program"})
