@@ -170,6 +170,16 @@ def test_a_package_that_was_replaced_by_one_from_elsewhere_is_told(whole: World)
     assert "counting is not installed from eval/.sources/envs/environments/counting" in done.stderr
 
 
+def test_where_one_python_is_not_here_the_other_environments_are_made(bare: World) -> None:
+    bare.describe('python = ">=3.11,<3.14"', 'python = "==3.99.*"')
+    done = bare.tiny.run("eval/scripts/setup", "upstream", "assay")
+    assert done.returncode == 3
+    assert "no usable Python 3.99 was found" in done.stderr
+    assert "eval/scripts/setup NAME --python P" in done.stderr
+    assert bare.tiny.stamp.is_file()
+    assert not bare.source.exists()
+
+
 def test_where_one_source_cannot_be_had_the_other_environments_are_made(bare: World, tmp_path: Path) -> None:
     done = bare.tiny.run("eval/scripts/setup", "upstream", "assay", "--mirror", str(tmp_path))
     assert done.returncode == 3

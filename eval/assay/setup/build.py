@@ -114,10 +114,15 @@ def make(
         verb = "is made" if why.anew else "is brought up to date"
         say(f"assay: environment {environment.name} ({relative(environment.directory)}) {verb}: {why.reason}")
     known = stamp.known_interpreters(ENVIRONMENTS)
-    with step("looking at the machine"):
-        works = [Work(item, why, find(asked, known, item.lowest, item.highest)) for item, why in stale]
-        compiler = preflight(works)
     problems: list[BaseException | None] = []
+    works = []
+    with step("looking at the machine"):
+        for item, why in stale:
+            try:
+                works.append(Work(item, why, find(asked, known, item.lowest, item.highest)))
+            except AssayError as error:
+                problems.append(error)
+        compiler = preflight(works) if works else None
     ready = []
     for work in works:
         try:

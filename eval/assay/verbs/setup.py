@@ -129,10 +129,13 @@ def get_sources(
 
 
 def programs(environments: Sequence[Environment]) -> dict[str, dict[str, str]]:
-    """The digests of what the environments give to the sandbox, after each was found to be the pinned one."""
+    """The digests of what environments with sources give to the sandbox, each found to be the pinned one.
+
+    Where there are no sources the packages' digests cover the programs.
+    """
     found = {}
     for item in environments:
-        if item.programs:
+        if item.sources and item.programs:
             with step(f"{item.name}: the programs it gives to the sandbox, against their digests"):
                 found[item.name] = verify_programs(item)
     return found
