@@ -45,8 +45,13 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def on_terminal(site: Site, answer: bytes, *words: str) -> tuple[int, str]:
-    """Run the command on a terminal, type the answer when it asks; its exit code and what it showed."""
+def on_terminal(
+    site: Site, answer: bytes, *words: str, seen: tuple[bytes, threading.Event] | None = None
+) -> tuple[int, str]:
+    """Run the command on a terminal, type the answer when it asks; its exit code and what it showed.
+
+    The event in `seen` is set once the bytes beside it were shown.
+    """
     inner, outer = pty.openpty()
     child = subprocess.Popen(
         site.command(*words),
@@ -65,6 +70,8 @@ def on_terminal(site: Site, answer: bytes, *words: str) -> tuple[int, str]:
         if not chunk:
             break
         shown += chunk
+        if seen is not None and seen[0] in shown:
+            seen[1].set()
         if answer and b"[y/N]" in shown:
             os.write(inner, answer)
             answer = b""
@@ -181,8 +188,7 @@ def test_on_a_terminal_a_large_download_is_asked_for(published: Site, hub: HubSt
 def test_a_terminal_shows_a_bar_with_bytes_and_time_left(published: Site, hub: HubStandIn) -> None:
     hold = threading.Event()
     hub.fail(TABLE, Fault(cut_at=100_000, wait=hold), at="cdn")
-    threading.Timer(1.0, hold.set).start()
-    code, shown = on_terminal(published, b"", "tiny")
+    code, shown = on_terminal(published, b"", "tiny", seen=(b"/262.1 kB", hold))
     assert code == 0
     assert f"tiny/{TABLE}" in shown
     assert "/262.1 kB" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import errno
 import os
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from data_site import FILES, REVISION, TABLE, WHOLE, Site
 from assay import data
 from assay.data import patience
 from assay.data.fetch import fetch
+from assay.data.partial import Partial
 from assay.errors import ConfigurationError, PrerequisiteError, VerificationError
 from hub_standin import HubStandIn, git_sha1, sha256
 from served_bytes import Fault
@@ -277,6 +279,18 @@ def test_a_hub_that_is_down_is_a_missing_prerequisite(tiny: Site, hub: HubStandI
     with pytest.raises(PrerequisiteError, match="does not answer"):
         fetch(["tiny"])
     assert tiny.left() == set()
+
+
+def test_a_disk_that_cannot_be_written_is_no_reason_to_ask_the_hub_again(
+    published: Site, hub: HubStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Partial, data: bytes) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Partial, "write", broken)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        fetch(["tiny"])
+    assert len(hub.asked("GET")) == 1
 
 
 @pytest.mark.parametrize(
