@@ -13,6 +13,8 @@ from upstream import EVALUATOR, PROJECT, World, as_it_was, make_world
 from assay.setup.environments import Editable
 from assay.setup.metadata import differences, spelling
 
+pytestmark = pytest.mark.slow
+
 MODULE = "environments/counting/counting/__init__.py"
 
 
