@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assay.digest import combined_digest, tree_digests
 from assay.paths import EVALUATORS
 
-ENVIRONMENTS = {"assay": "assay", "toy": "toy"}
+ENVIRONMENTS = {"assay": "assay", "toy": "toy", "routed": "routed"}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Recipe:
         folder: Where it wrote, below the run directory.
         owed: Rollouts that the command would ask again.
         notes: What must be so before, in words.
-        lines: Shell lines; empty where the evaluator was never started.
+        lines: Lines for bash; empty where the evaluator was never started.
     """
 
     folder: str
@@ -99,13 +99,14 @@ def _lines(
     if not isinstance(key, str) or not key.isidentifier() or key in variables:
         raise ValueError(f"key_variable is {key!r}")
     words = [str(word) for word in launch["command"]]
-    given = [f"{name}={_quoted(value)}" for name, value in sorted(variables.items())]
-    # By its name alone: what it holds is nobody's to print.
-    given.append(f'{key}="${{{key}:-none}}"')
     before, command = _command(run, plan, part, words, directory)
-    lines += [*before, " \\\n  ".join(["env -i", *given, command])]
+    # As a run launches it: nothing of the caller's environment but the key, which no argument ever holds.
+    cleared = f'for name in $(compgen -e); do [ "$name" = {key} ] || unset "$name"; done'
+    given = [f"export {name}={_quoted(value)}" for name, value in sorted(variables.items())]
+    given.append(f'export {key}="${{{key}:-none}}"')
+    lines += [*before, "(", *(f"  {line}" for line in (cleared, *given, f"exec {command}")), ")"]
     # The record may be a stranger's, and what is typed from it must be what was read.
-    if not all(line.replace("\n", "").isprintable() for line in lines):
+    if not all(line.isprintable() for line in lines):
         raise ValueError("it holds what cannot be seen")
     return lines
 
