@@ -39,6 +39,7 @@ class StandIn:
     reply: Callable[[int, dict[str, Any]], Reply] = lambda number, body: Reply()
     key: str | None = None
     model: str = "stand-in"
+    address: tuple[str, int] = ("127.0.0.1", 0)
     identity: Callable[[int], dict[str, Any]] | None = None
     documents: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
     told: Counter[str] = field(default_factory=Counter)
@@ -114,7 +115,7 @@ class StandIn:
                     with lock:
                         outer.in_flight -= 1
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(self.address, Handler)
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
         self.thread.start()
