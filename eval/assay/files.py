@@ -81,6 +81,17 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
+OLDER = "check out the commit that its provenance/worktree.json names, and read it with that"
+
+
+def other_form(value: Any, expected: str) -> str | None:
+    """The `schema_version` of a document of the same kind and another form; None for any other document."""
+    found = value.get("schema_version") if isinstance(value, dict) else None
+    family = expected.rpartition("/")[0]
+    ours = isinstance(found, str) and found.rpartition("/")[0] == family
+    return str(found) if ours and found != expected else None
+
+
 def read_jsonl(path: Path) -> Iterator[Any]:
     """The values of a JSONL file, one a line, a torn last line left out.
 

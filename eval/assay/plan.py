@@ -20,10 +20,11 @@ from assay.digest import value_digest
 from assay.errors import ConfigurationError
 from assay.evaluator import Dialect as DialectName
 from assay.evaluator import DockerLimits
-from assay.files import read_json
+from assay.files import OLDER, other_form, read_json
 from assay.profile import SEGMENT, RuntimeKind, describe
 
 NAME = "resolved.json"
+SCHEMA: Literal["assay/resolved/v2"] = "assay/resolved/v2"
 LAUNCH_FILES = (SHARED, ENTRY)
 
 Egress = Literal["cut", "not enforced"]
@@ -146,7 +147,7 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal["assay/resolved/v2"] = "assay/resolved/v2"
+    schema_version: Literal["assay/resolved/v2"] = SCHEMA
     profile: str = Field(pattern=SEGMENT)
     description: str
     pins: str = Field(pattern=SEGMENT)
@@ -197,9 +198,12 @@ class Plan(BaseModel):
 
 
 def load_plan(path: Path) -> Plan:
-    """The plan in a `resolved.json`; ConfigurationError when there is none."""
+    """The plan in a `resolved.json`; ConfigurationError when there is none, or it is of another form."""
     try:
-        return Plan.model_validate(read_json(path))
+        value = read_json(path)
+        if other := other_form(value, SCHEMA):
+            raise ConfigurationError(f"{path} is of the form {other}", f"this version reads {SCHEMA}", OLDER)
+        return Plan.model_validate(value)
     except (OSError, ValueError, RecursionError) as error:
         reason = describe(error) if isinstance(error, ValidationError) else str(error)
         raise ConfigurationError(f"{path} is not a resolved run", reason, "name a profile instead") from error

@@ -133,3 +133,18 @@ def test_a_layer_over_another_wins_where_it_speaks_and_nowhere_else(
             assert merged[key] == base[key]
         elif not (isinstance(base.get(key), dict) and isinstance(over[key], dict)):
             assert merged[key] == over[key]
+
+
+def test_a_plan_of_another_form_is_named_with_how_to_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "resolved.json"
+    for form in ("assay/resolved/v1", "assay/resolved/v9"):
+        write_json_atomic(path, {"schema_version": form, "profile": "demo"})
+        with pytest.raises(ConfigurationError) as caught:
+            load_plan(path)
+        assert f"is of the form {form}" in caught.value.what
+        assert "reads assay/resolved/v2" in caught.value.why
+        assert "worktree.json" in caught.value.next
+    for value in ({"schema_version": "another/form/v1"}, {"schema_version": 1}, [], "assay/resolved/v1"):
+        write_json_atomic(path, value)
+        with pytest.raises(ConfigurationError, match="is not a resolved run"):
+            load_plan(path)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.errors import VerificationError
 from assay.record.render import FOOTNOTES, headlines, markdown, show
+from assay.record.results import load_summary
 from assay.record.sample import STATUSES, Baseline, Sample, Seconds, Status
 from assay.record.scores import count, family_seed, score_families
 from assay.record.summary import EXIT_CODES, EntryFacts, Summary, failures, outcome
@@ -204,3 +208,57 @@ def test_why_rows_failed_is_told_with_the_most_frequent_reason_first() -> None:
     assert "errors: 3 row(s): a b" in headlines(summary)
     assert "- errors: 2 row(s): c\n" in markdown(summary)
     assert failures([sample(1, "scored", 1.0)]) == ()
+
+
+def test_a_summary_of_another_form_is_named_with_how_to_read_it(tmp_path: Path) -> None:
+    rows = [sample(0, "scored", 1.0)]
+    path = tmp_path / "summary.json"
+    path.write_text(summary_of(rows).model_dump_json())
+    assert load_summary(tmp_path) == summary_of(rows)
+    path.write_text(json.dumps({"schema_version": "assay/summary/v1", "profile": "demo"}))
+    with pytest.raises(VerificationError, match="is of the form assay/summary/v1") as caught:
+        load_summary(tmp_path)
+    assert "worktree.json" in caught.value.next
+
+
+def test_a_summary_under_other_pins_says_so_before_all_else_and_productions_does_not() -> None:
+    rows = [sample(0, "scored", 1.0)]
+    lines = headlines(summary_of(rows, pins="test"))
+    assert lines[1] == "PINS: test. Nothing here is the pinned evaluation that the profile's name stands for"
+    assert f"- {lines[1]}\n" in markdown(summary_of(rows, pins="test"))
+    assert "PINS" not in markdown(summary_of(rows))
+
+
+def test_the_headlines_tell_how_many_answers_were_cut_in_the_run_and_in_each_entry() -> None:
+    rows = [sample(0, "scored", 1.0), sample(1, "truncated"), sample(2, "errored"), sample(3, "missing")]
+    lines = headlines(summary_of(rows))
+    assert "truncated: 1 of 2 answers (50.0%)" in lines
+    (entry,) = [line for line in lines if line.startswith("e: ")]
+    assert entry == (
+        "e: 3 of 4 tasks in the records, 1 rollout(s) each; truncated 1 of 2 answers (50.0%); "
+        "asked with temperature 0, max_tokens 64, max_turns 1"
+    )
+    failed = [sample(0, "errored")]
+    assert "truncated: 0 of 0 answers" in headlines(summary_of(failed))
+    assert summary_of(failed).entries[0].truncated_rate is None
+
+
+def test_seeds_are_told_with_the_rollouts_that_had_them() -> None:
+    rows = [sample(0, "scored", 1.0)]
+    seeded = facts_of(rows, rollouts=3, seeds=(7, 8, 9))
+    lines = headlines(summary_of(rows, entries=(seeded,)))
+    assert any("3 rollout(s) each, seeds 7 to 9;" in line for line in lines)
+
+
+def test_rewards_are_told_by_name_as_means_over_all_that_was_planned() -> None:
+    rows = [
+        sample(0, "scored", 1.5).model_copy(update={"rewards": {"right": 1.0, "short": 1.0}}),
+        sample(1, "truncated", 0.5).model_copy(update={"rewards": {"right": 0.0, "short": 1.0}}),
+        sample(2, "errored"),
+        sample(3, "missing"),
+    ]
+    (family,) = score_families(rows, "digest", {}, {})
+    assert family.rewards == {"right": 0.25, "short": 0.5}
+    assert family.truncated_rate == 0.5
+    (nothing,) = score_families([sample(0, "errored")], "digest", {}, {})
+    assert (nothing.rewards, nothing.truncated_rate) == ({}, None)

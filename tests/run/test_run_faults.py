@@ -253,6 +253,21 @@ def test_an_evaluator_that_ends_badly_is_noted_and_its_missing_rows_are_counted(
     assert done.json["notes"] == ["second: the evaluator ended with exit code 7: cannot start"]
 
 
+def test_an_evaluator_that_ends_well_but_asked_less_than_was_planned_fails_the_run(
+    toy: Toy, runs: Path
+) -> None:
+    with StandIn() as server, toy.entry("pair", "second", {"leaves_out": 1}, size=2):
+        done = toy.run(*other(server, runs, "second"))
+    assert (done.code, done.json["status"]) == (5, "failed")
+    said = "second: the evaluator ended well, but its records lack 1 of 4 rows"
+    assert done.json["problems"] == [said]
+    assert done.json["counts"]["missing"] == 1
+    assert "second: 3 of 4 tasks in the records" in done.err
+    with StandIn() as server, toy.entry("pair", "second", {"leaves_out": 1, "exit_code": 3}, size=2):
+        done = toy.run(*other(server, runs, "second"))
+    assert (done.code, done.json["status"], done.json["problems"]) == (4, "partial", [])
+
+
 def test_a_torn_last_line_is_no_row(toy: Toy, runs: Path) -> None:
     with StandIn() as server, toy.entry("pair", "second", {"tail": '{"task": {"da'}, size=2):
         done = toy.run(*other(server, runs, "second"))

@@ -68,6 +68,7 @@ def main(words: list[str]) -> int:
     print(toy.get("say", "toy evaluator"), flush=True)
     with (folder / "traces.jsonl").open("ab", buffering=0) as record:
         jobs = [task for task in load(config) for _ in range(config["num_rollouts"])]
+        jobs = jobs[toy.get("leaves_out", 0) :]
         with ThreadPoolExecutor(config["max_concurrent"]) as pool:
             for line in pool.map(lambda task: rollout(config, task), jobs):
                 with lock:

@@ -12,14 +12,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from assay.errors import VerificationError
-from assay.files import read_json, write_atomic, write_json_atomic
+from assay.files import OLDER, other_form, read_json, write_atomic, write_json_atomic
 from assay.plan import EntryPlan, Plan
 from assay.record import asked
 from assay.record.derive import samples_of
 from assay.record.render import markdown
 from assay.record.sample import Sample, TaskPlan
 from assay.record.scores import count, score_families
-from assay.record.summary import EntryFacts, Summary, failures, outcome
+from assay.record.summary import SCHEMA, EntryFacts, Summary, failures, outcome
 
 SAMPLES = "samples.jsonl"
 SUMMARY = "summary.json"
@@ -139,9 +139,14 @@ def write_results(run: Path, samples: Sequence[Sample], summary: Summary) -> Non
 
 
 def load_summary(run: Path) -> Summary:
-    """The recorded summary; VerificationError when there is none or it cannot be read."""
+    """The recorded summary; VerificationError when there is none, it is of another form or cannot be read."""
     try:
-        return Summary.model_validate(read_json(run / SUMMARY))
+        value = read_json(run / SUMMARY)
+        if other := other_form(value, SCHEMA):
+            raise VerificationError(
+                f"{run / SUMMARY} is of the form {other}", f"this version reads {SCHEMA}", OLDER
+            )
+        return Summary.model_validate(value)
     except FileNotFoundError:
         raise VerificationError(
             f"{run} has no {SUMMARY}", "the run did not come to its end", f"assay status {run}"

@@ -16,7 +16,7 @@ from assay.paths import OWNED, RUNS, owned_directory
 from assay.plan import EntryPlan, Plan, load_plan, overrides
 from assay.planning import require_evaluator, runtime_refused
 from assay.profile import find_profile
-from assay.record.render import show
+from assay.record.render import pins_said, show
 from assay.record.summary import EXIT_CODES
 from assay.run import native, route
 from assay.run.conduct import Finished, conduct
@@ -146,12 +146,19 @@ def _runs(path: Path) -> Path:
 
 def _banner(plan: Plan) -> None:
     say(f"assay: {plan.profile}: {plan.description}")
+    _say_pins(plan)
     say(f"assay: {plan.planned} rollouts; runtime: {plan.runtime}; egress: {plan.egress}")
     if plan.runtime == "subprocess":
         say("assay: no Docker engine is used: the harness runs on this host, and egress is not enforced")
 
 
+def _say_pins(plan: Plan) -> None:
+    for line in pins_said(plan.pins):
+        say(f"assay: {line}")
+
+
 def _dry_run(plan: Plan, as_json: bool) -> int:
+    _say_pins(plan)
     with tempfile.TemporaryDirectory(dir=owned_directory(OWNED / "private", mode=0o700)) as name:
         scratch = Scratch(Path(name))
         # Two at a time: most of it is the evaluator's imports.
@@ -206,6 +213,7 @@ def _show(finished: Finished, as_json: bool) -> int:
                 "run_dir": str(finished.run),
                 "status": summary.status,
                 "exit_code": code,
+                "pins": summary.pins,
                 "runtime": summary.runtime,
                 "egress": summary.egress,
                 "counts": summary.counts.model_dump(),
