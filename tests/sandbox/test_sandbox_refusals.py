@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +23,7 @@ from assay.paths import OWNED, ROOT, owned_directory
 from assay.sandbox import build
 from assay.sandbox import record as recording
 from assay.sandbox.check import check
-from assay.sandbox.engine import engine
+from assay.sandbox.engine import connect, engine
 from assay.sandbox.images import load_images
 from assay.sandbox.recipe import changed, load_recipe
 
@@ -51,6 +56,50 @@ def test_an_engine_on_another_machine_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
 
     assert engine() is None
+
+
+def test_an_engine_that_hangs_over_an_answer_is_a_missing_prerequisite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "engine.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+
+    with answering_pings(path), pytest.raises(PrerequisiteError) as caught, connect(1) as client:
+        client.info()
+
+    assert "took more than 1 s over one answer" in caught.value.what
+
+
+@contextmanager
+def answering_pings(path: Path) -> Iterator[None]:
+    """An engine that is there, and has no time for anything else."""
+    released = threading.Event()
+
+    class Engine(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not self.path.endswith(("/_ping", "/version")):
+                released.wait(60)
+                return
+            body = b"OK" if self.path.endswith("/_ping") else b'{"ApiVersion": "1.41"}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "engine"
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with socketserver.ThreadingUnixStreamServer(str(path), Engine) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            released.set()
+            server.shutdown()
 
 
 def test_a_machine_without_a_docker_client_is_told_what_to_install(tmp_path: Path) -> None:

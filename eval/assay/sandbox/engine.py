@@ -18,14 +18,14 @@ from pathlib import Path
 import docker
 from docker import DockerClient
 from docker.errors import DockerException
-from requests.exceptions import RequestException
+from requests.exceptions import RequestException, Timeout
 
 from assay.digest import sha256_file
 from assay.errors import PrerequisiteError
 
 logger = logging.getLogger(__name__)
 
-ANSWER_WITHIN_S = 10
+ANSWER_WITHIN_S = 30
 WORK_WITHIN_S = 900
 FAILURES = (DockerException, RequestException, OSError)
 """What a call to an engine can raise when the engine, the disk or the connection fails."""
@@ -112,8 +112,8 @@ def connect(timeout_s: int = ANSWER_WITHIN_S) -> Iterator[DockerClient]:
         timeout_s: Seconds any one call may take.
 
     Raises:
-        PrerequisiteError: it is another machine's (Verifiers passes sockets through the file system), or
-            nothing answers there.
+        PrerequisiteError: it is another machine's (Verifiers passes sockets through the file system),
+            nothing answers there, or a call took longer.
     """
     if not address().startswith("unix://"):
         raise PrerequisiteError(
@@ -130,5 +130,11 @@ def connect(timeout_s: int = ANSWER_WITHIN_S) -> Iterator[DockerClient]:
         ) from error
     try:
         yield client
+    except Timeout as error:
+        raise PrerequisiteError(
+            f"the Docker engine at {address()} took more than {timeout_s} s over one answer",
+            "it is busy, or hangs",
+            "docker info, and then again",
+        ) from error
     finally:
         client.close()
