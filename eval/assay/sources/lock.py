@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from assay import pinset
 from assay.errors import ConfigurationError
 from assay.names import nearest
-from assay.paths import relative
+from assay.paths import ROOT, relative
 
 NAME = "prime-envs.lock"
 REVISION = re.compile(r"[0-9a-f]{40}")
@@ -80,7 +80,7 @@ class SourceLock:
 
 
 def load_lock(lock: Path | None = None) -> SourceLock:
-    """The lock of the pin set in force.
+    """The lock of the pin set in force: a set's own entries, and production's for what it does not name.
 
     Args:
         lock: A run's copy of one instead.
@@ -88,7 +88,19 @@ def load_lock(lock: Path | None = None) -> SourceLock:
     Raises:
         ConfigurationError: it is missing, or has a table or value that does not belong.
     """
-    path = lock or pinset.current().file(NAME)
+    own = lock or pinset.current().file(NAME)
+    found = read_lock(own)
+    if lock is not None or own == ROOT / NAME:
+        return found
+    # An evaluator that the set leaves alone is still described in full.
+    below = read_lock(ROOT / NAME)
+    named = {(item.evaluator, item.name) for item in found.programs}
+    others = tuple(item for item in below.programs if (item.evaluator, item.name) not in named)
+    return SourceLock({**below.sources, **found.sources}, found.programs + others)
+
+
+def read_lock(path: Path) -> SourceLock:
+    """The lock in a file; ConfigurationError as `load_lock` says."""
     try:
         found = tomllib.loads(path.read_text("utf-8"))
         odd = sorted(found.keys() - {"source", "program"})
