@@ -32,16 +32,20 @@ class Cut:
 
 
 @contextmanager
-def short(profiles: Mapping[str, Mapping[str, Cut]], shared: Mapping[str, Any]) -> Iterator[Path]:
+def short(
+    profiles: Mapping[str, Mapping[str, Cut]], shared: Mapping[str, Any], name: str = "test"
+) -> Iterator[Path]:
     """The pin set's folder, there while the block runs.
 
     Args:
         profiles: What is left of each entry by profile; other entries and profiles are left out.
-        shared: What is laid over `local.toml` (and, in its words, over `direct.toml`).
+        shared: What is laid over `local.toml` (its sampling also over that of `direct.toml`).
+        name: The set's; of another name nothing is made yet.
     """
     folder = owned_directory(OWNED / "tests") / f"pins-{uuid4().hex}"
     shutil.copytree(PINS, folder)
     try:
+        (folder / "pins.toml").write_text(f'name = "{name}"\n')
         write(folder / "configs", profiles, shared)
         yield folder
     finally:
