@@ -9,11 +9,13 @@ this run any more: the command rewrites the native records in their place.
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from assay import pinset
 from assay.errors import VerificationError
@@ -31,6 +33,36 @@ PREPARE = (
     "import pathlib, sys; from assay import sandbox; "
     "sandbox.prepare_host(pathlib.Path(sys.argv[1]), sys.argv[2])"
 )
+
+
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+class Launch(BaseModel):
+    """What was recorded of an invocation's launch (`command.json`), and may be a stranger's.
+
+    Attributes:
+        command: The native command.
+        environment: Its variables, but for the key.
+        key_variable: The variable that held the key.
+        working_directory: Where it ran.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    command: list[str] = Field(min_length=1)
+    environment: dict[Annotated[str, Field(pattern=VARIABLE)], str]
+    key_variable: str = Field(pattern=VARIABLE)
+    working_directory: str = Field(pattern="^/")
+
+
+class Link(BaseModel):
+    """The link in the working directory (`route.json`): a relative name, and what it leads to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]*(/[A-Za-z0-9][\w.-]*)+$")
+    target: str = Field(pattern="^/")
 
 
 @dataclass(frozen=True)
@@ -69,65 +101,60 @@ def _recipe(run: Path, plan: Plan, entry: EntryPlan, part: Part) -> Recipe:
     path = run / "provenance" / "launch" / part.folder / "command.json"
     if not path.exists():
         return Recipe(part.folder, owed, ("the evaluator was never started for it",), ())
-    launch = _object(path)
+    failed = sum(not row.ok for row in rows)
     try:
-        route = _object(path.with_name("route.json"))
-        lines, notes = (
-            _lines(run, plan, part, launch, route),
-            _notes(run, plan, part, launch, len(rows) - kept),
-        )
+        launch = Launch.model_validate(_object(path))
+        found = _object(path.with_name("route.json"))["link"]
+        link = None if found is None else Link.model_validate(found)
+        notes, lines = _notes(run, plan, part, launch, failed), _lines(run, plan, part, launch, link)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise VerificationError(f"{path} cannot be read", f"{type(error).__name__}: {error}") from error
     return Recipe(part.folder, owed, tuple(notes), tuple(lines))
 
 
-def _lines(
-    run: Path, plan: Plan, part: Part, launch: Mapping[str, Any], route: Mapping[str, Any]
-) -> list[str]:
-    variables = {str(name): str(value) for name, value in launch["environment"].items()}
-    directory = str(launch["working_directory"])
-    private = [variables[name] for name in FOLDERS if name in variables]
-    lines = [f"mkdir -p -m 700 {_quoted(*dict.fromkeys(private))}", f"mkdir -p {_quoted(directory)}"]
+def _lines(run: Path, plan: Plan, part: Part, launch: Launch, link: Link | None) -> list[str]:
+    variables, key = launch.environment, launch.key_variable
+    if key in variables:
+        raise ValueError(f"{key} stands among the variables that are told")
+    directory = _quoted(launch.working_directory)
+    private = dict.fromkeys(variables[name] for name in FOLDERS if name in variables)
+    lines = [f"mkdir -p -m 700 {_quoted(*private)}", f"mkdir -p {directory}"]
     if plan.runtime == "subprocess":
         lines.append(_prepared(plan, variables["HOME"]))
-    lines.append(f"cd {_quoted(directory)}")
-    if route["link"] is not None:
-        name, target = str(route["link"]["name"]), str(route["link"]["target"])
-        lines.append(f"mkdir -p {_quoted(str(Path(name).parent))}")
-        lines.append(f"ln -sfn {_quoted(target, name)}")
-    key = launch["key_variable"]
-    if not isinstance(key, str) or not key.isidentifier() or key in variables:
-        raise ValueError(f"key_variable is {key!r}")
-    words = [str(word) for word in launch["command"]]
-    before, command = _command(run, plan, part, words, directory)
+    lines.append(f"cd {directory}")
+    if link is not None:
+        lines.append(f"mkdir -p {_quoted(str(Path(link.name).parent))}")
+        lines.append(f"ln -sfn {_quoted(link.target, link.name)}")
+    before, command = _command(run, plan, part, launch)
     # As a run launches it: nothing of the caller's environment but the key, which no argument ever holds.
     cleared = f'for name in $(compgen -e); do [ "$name" = {key} ] || unset "$name"; done'
     given = [f"export {name}={_quoted(value)}" for name, value in sorted(variables.items())]
     given.append(f'export {key}="${{{key}:-none}}"')
     lines += [*before, "(", *(f"  {line}" for line in (cleared, *given, f"exec {command}")), ")"]
-    # The record may be a stranger's, and what is typed from it must be what was read.
+    # What is typed must be what was read.
     if not all(line.isprintable() for line in lines):
         raise ValueError("it holds what cannot be seen")
     return lines
 
 
-def _command(run: Path, plan: Plan, part: Part, words: list[str], directory: str) -> tuple[list[str], str]:
+def _command(run: Path, plan: Plan, part: Part, launch: Launch) -> tuple[list[str], str]:
     """Lines that go before, and the command."""
+    program, *rest = launch.command
+    options = [word for word in rest if word.startswith("--")]
     if plan.dialect != "vf-eval-v0":
         resolved = str(_recorded(run, part) / "configs" / "resolved" / "eval.json")
-        return [], _quoted(words[0], "@", resolved, "--resume", *(word for word in words if word[:2] == "--"))
+        return [], _quoted(program, "@", resolved, "--resume", *options)
     # There `--resume` is not heard beside a file; the file itself must name the folder of its record.
     record = dialects.of(plan.dialect).record(run / part.folder).parent
-    launch = run / "provenance" / "launch" / part.folder / "launch.toml"
-    resumed = f"{directory}/resume.toml"
-    line = f'resume_path = "{record.resolve()}"'
-    copy = f"{{ cat {_quoted(str(launch.resolve()))}; echo {_quoted(line)}; }} > {_quoted(resumed)}"
-    return [copy], _quoted(words[0], resumed, *(word for word in words if word[:2] == "--"))
+    given = run / "provenance" / "launch" / part.folder / "launch.toml"
+    resumed = f"{launch.working_directory}/resume.toml"
+    line = f"resume_path = {json.dumps(str(record.resolve()), ensure_ascii=False)}"
+    copy = f"{{ cat {_quoted(str(given.resolve()))}; echo {_quoted(line)}; }} > {_quoted(resumed)}"
+    return [copy], _quoted(program, resumed, *options)
 
 
-def _notes(run: Path, plan: Plan, part: Part, launch: Mapping[str, Any], failed: int) -> list[str]:
-    key = launch["key_variable"]
-    notes = [f"{key} must hold the server's key, where it wants one"]
+def _notes(run: Path, plan: Plan, part: Part, launch: Launch, failed: int) -> list[str]:
+    notes = [f"{launch.key_variable} must hold the server's key, where it wants one"]
     over = _object(run / "provenance" / "launch" / part.folder / "overrides.json")
     if isinstance(plan.server, OwnServer):
         address = str((over.get("client") or {}).get("base_url"))
