@@ -146,10 +146,17 @@ def configuration(case: Case) -> Check:
 def _resolved(case: Case, entry: EntryPlan, part: Part, recorded: Mapping[str, Any]) -> list[str]:
     """What the evaluator says it resolved, against what it was given."""
     asked = merge(case.plan.native(entry), recorded)
-    if case.plan.dialect != "vf-eval-v0":
-        name = f"{part.folder}/configs/resolved/eval.json"
-        return lacking(asked, case.json(case.run / name), name)
-    # Verifiers 0.1 writes no resolved configuration; its metadata repeat what decides a score.
+    if case.plan.dialect == "vf-eval-v0":
+        return lacking_metadata(case, entry, part, asked)
+    name = f"{part.folder}/configs/resolved/eval.json"
+    return lacking(asked, case.json(case.run / name), name)
+
+
+def lacking_metadata(case: Case, entry: EntryPlan, part: Part, asked: Mapping[str, Any]) -> list[str]:
+    """What Verifiers 0.1 says it did, against what it was given.
+
+    It writes no resolved configuration; its metadata repeat what decides a score, and count the tasks.
+    """
     path = dialects.of(case.plan.dialect).record(case.run / part.folder).with_name(METADATA)
     said = {
         "env_id": asked.get("env_id"),

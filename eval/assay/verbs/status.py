@@ -19,7 +19,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser = subparsers.add_parser(
         "status",
         parents=[shared()],
-        help="say what became of a run, and how it would be resumed natively",
+        help="say what became of a run, and how to resume it natively",
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
     parser.set_defaults(handler=status)
