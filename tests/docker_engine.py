@@ -7,6 +7,7 @@ keeps its data in the checkout, is a process group of its own, and is ended by i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -32,6 +33,8 @@ PACKAGES = {
     "iptables": "iptables",
 }
 START_WITHIN_S = 60
+STAND_INS = ("python:3.11-alpine", "alpine:3.22")
+"""Tags that the test pins give to images made here; production wants upstream's under them."""
 NEXT = "start a Docker engine, or leave out what needs one: eval/scripts/test --fast"
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -102,7 +105,8 @@ def engine() -> Iterator[None]:
         if shutil.which("docker", path=environment["PATH"]) is None:
             install(["docker-cli"], environment, home / "apt.log")  # newer releases ship the client apart
     if answers():
-        yield
+        with lent_tags():
+            yield
         return
     if os.geteuid() != 0:
         raise PrerequisiteError("no Docker engine answers, and only root can start one", "", NEXT)
@@ -117,6 +121,28 @@ def engine() -> Iterator[None]:
         finally:
             process.end(daemon, grace_s=30)
             say("assay: dockerd is ended")
+
+
+@contextmanager
+def lent_tags() -> Iterator[None]:
+    """Take back the upstream tags given to stand-ins made here; a tag that was there before stays."""
+    before = {tag for tag in STAND_INS if found(tag)}
+    try:
+        yield
+    finally:
+        for tag in STAND_INS:
+            if tag not in before and found(tag):
+                with contextlib.closing(docker.from_env(timeout=60)) as client:
+                    client.images.remove(tag)
+
+
+def found(tag: str) -> bool:
+    """Whether an engine that answers has an image under a tag."""
+    try:
+        with contextlib.closing(docker.from_env(timeout=60)) as client:
+            return bool(client.images.get(tag))
+    except (DockerException, RequestException):
+        return False
 
 
 def wait_for(daemon: subprocess.Popen[bytes], log: Path) -> None:
