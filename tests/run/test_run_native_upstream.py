@@ -98,7 +98,7 @@ def test_eval_runs_the_puzzles_and_its_traces_say_what_the_core_reads(native):
     assert not [text for text in written if KEY in text]
 
 
-def test_eval_ends_well_though_the_endpoint_is_down_and_resume_asks_only_what_is_owed(native):
+def test_eval_ends_with_0_though_every_request_failed_and_resume_asks_what_is_owed(native):
     with StandIn(reply=lambda number, body: Reply(status=400), key=KEY, model=MODEL) as server:
         path = launch(native, server, "faults", num_tasks=2)
         done = native.run("eval", "@", path, QWEN_API_KEY=KEY)
