@@ -33,7 +33,7 @@ ENTRY = {
     "vf-eval-v0": '[[eval]]\nenv_id = "q"\n',
 }
 WEIGHTS = st.sampled_from([0.0, 0.5, 1.0, -1.0, 0.1]) | st.floats(-4, 4)
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def lines_of(dialect: str) -> list[dict[str, Any]]:
