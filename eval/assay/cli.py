@@ -21,6 +21,7 @@ from assay import __version__, pinset
 from assay.console import complain
 from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
 from assay.files import disk_full
+from assay.pinset import typed
 from assay.shell import begin_with_libraries, keep_from_children
 
 VERBS = {
@@ -129,6 +130,7 @@ def _run(words: Sequence[str]) -> int:
 def _fail(error: AssayError, words: Sequence[str]) -> int:
     if "--verbose" in words:
         traceback.print_exc()
+    error.next = typed(error.next)
     complain(error)
     if "--json" in words:
         parts = {"what": error.what, "why": error.why, "next": error.next}

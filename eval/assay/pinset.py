@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ from assay.paths import CONFIGS, EVAL, EVALUATORS, OWNED, ROOT, RUNTIME, relativ
 VARIABLE = "ASSAY_PINS"
 OPTION = "--pins"
 PRODUCTION = "production"
+# Commands that go by the pin set in force, where they do not name one themselves.
+COMMAND = re.compile(rf"(eval/scripts/(?:data|run|sandbox|setup))\b(?! {OPTION})")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-EXAMPLE = "eval/scripts/run PROFILE --pins tests/pins"
+EXAMPLE = f"name another: {OPTION} tests/pins; or none: unset {VARIABLE}"
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,22 @@ def current() -> PinSet:
     """
     chosen = os.environ.get(VARIABLE)
     return read(Path(chosen).absolute()) if chosen else PinSet(PRODUCTION)
+
+
+def typed(text: str) -> str:
+    """The text with its commands as they must be typed under the pin set in force."""
+    directory = _in_force()
+    if directory is None:
+        return text
+    chosen = f"{OPTION} {shlex.quote(relative(directory))}"
+    return COMMAND.sub(lambda found: f"{found[1]} {chosen}", text)
+
+
+def _in_force() -> Path | None:
+    try:
+        return current().directory
+    except ConfigurationError:
+        return None  # What was chosen is no pin set: that is the error to tell.
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -135,3 +136,43 @@ def test_the_command_refuses_a_set_that_is_none(words: list[str]) -> None:
     )
     assert done.returncode == 2
     assert "next: " in done.stderr
+
+
+def test_commands_are_told_as_they_must_be_typed_under_the_set(chosen: Path) -> None:
+    option = f"--pins {chosen.relative_to(ROOT)}"
+    assert pinset.typed("mv a b && eval/scripts/setup --sources-only, then eval/scripts/data x") == (
+        f"mv a b && eval/scripts/setup {option} --sources-only, then eval/scripts/data {option} x"
+    )
+    once = pinset.typed("eval/scripts/run smoke")
+    assert pinset.typed(once) == once == f"eval/scripts/run {option} smoke"
+    assert pinset.typed("eval/scripts/audit RUN") == "eval/scripts/audit RUN"
+
+
+def test_under_production_commands_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_PINS", raising=False)
+    assert pinset.typed("eval/scripts/setup x") == "eval/scripts/setup x"
+
+
+def test_an_error_names_the_command_with_the_set_in_force(directory: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "assay.cli", "setup", "direct", "--check", "--pins", str(directory), "--json"],
+        env={**os.environ, "ASSAY_PINS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    typed = f"eval/scripts/setup --pins {directory.relative_to(ROOT)} direct"
+    assert ended.returncode == 3
+    assert f"next: {typed}\n" in ended.stderr
+    assert json.loads(ended.stdout)["error"]["next"] == typed
+
+
+def test_a_set_that_is_gone_is_told_with_how_to_choose_none() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "assay.cli", "doctor"],
+        env={**os.environ, "ASSAY_PINS": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, "unset ASSAY_PINS" in ended.stderr) == (2, True)

@@ -221,7 +221,7 @@ def test_verifiers_cuts_a_containers_egress_with_our_network_image(
             image.image_id,
             str(answering),
         ],
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        env={"PATH": os.environ["PATH"], "HOME": os.devnull},
         capture_output=True,
         text=True,
         check=False,

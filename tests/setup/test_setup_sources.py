@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -171,6 +172,26 @@ def test_the_command_it_names_leads_on(here: World) -> None:
 def test_another_origin_is_refused(here: World) -> None:
     git(here.source, "config", "remote.origin.url", "https://git.example/fork/envs")
     refuse(here, "comes from https://git.example/fork/envs", f"pinned is {REPOSITORY}")
+
+
+def test_another_origin_beside_the_right_one_is_refused(here: World) -> None:
+    right = here.source / ".git/config"
+    right.write_text(right.read_text().replace("url =", "url = https://git.example/fork/envs\n\turl =", 1))
+    refuse(here, "comes from https://git.example/fork/envs", f"pinned is {REPOSITORY}")
+
+
+def test_folders_too_deep_to_be_read_are_refused_without_a_traceback(here: World) -> None:
+    folder = os.open(here.source, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+    os.close(folder)
+    ended = here.check()
+    subprocess.run(["rm", "-r", here.source / "d"], check=True)
+    assert (ended.returncode, "too deep" in ended.stderr) == (5, True), ended.stderr[-1000:]
 
 
 def test_a_clone_that_the_user_made_himself_serves_when_it_is_as_pinned(here: World) -> None:

@@ -23,7 +23,7 @@ class LibrarySide:
     def __init__(self, hash_seed: str) -> None:
         self._process = subprocess.Popen(
             [PYTHON, LIBRARY_SIDE],
-            env={"PATH": os.defpath, "PYTHONHASHSEED": hash_seed, "HOME": "/nonexistent"},
+            env={"PATH": os.defpath, "PYTHONHASHSEED": hash_seed, "HOME": os.devnull},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -47,7 +47,7 @@ class LibrarySide:
 
 def describe(config: Path, hash_seed: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run the taskset's own command on a configuration, under a hash seed or a random one."""
-    environment = {"PATH": os.defpath, "HOME": "/nonexistent"}
+    environment = {"PATH": os.defpath, "HOME": os.devnull}
     if hash_seed is not None:
         environment["PYTHONHASHSEED"] = hash_seed
     return subprocess.run(

@@ -223,9 +223,7 @@ def choose(names: Sequence[str]) -> list[Dataset]:
 
 def command(words: str) -> str:
     """The command that gets the data, as it must be typed under the pin set in force."""
-    directory = pinset.current().directory
-    chosen = f"{pinset.OPTION} {relative(directory)} " if directory else ""
-    return f"eval/scripts/data {chosen}{words}"
+    return pinset.typed(f"eval/scripts/data {words}")
 
 
 def amount(size_bytes: int) -> str:

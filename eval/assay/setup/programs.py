@@ -82,7 +82,7 @@ def read_objects(python: Path, references: Sequence[str]) -> dict[str, str]:
     words: list[str | Path] = [python, "-c", EXPORT, *references]
     environment = {
         "PATH": os.defpath,
-        "HOME": "/nonexistent",
+        "HOME": os.devnull,  # what is imported can make nothing below it, as root neither
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -11,8 +11,10 @@ import os
 import sys
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 from assay import cli, pinset
+from assay.files import read_json
 from assay.paths import ROOT
 from assay.setup import stamp
 from assay.setup.build import ensure_all, stop_on_sigterm
@@ -20,7 +22,7 @@ from assay.setup.environments import ENVIRONMENTS, named
 from assay.shell import python_variables
 
 NEEDS = {
-    "run": ("assay", "verifiers"),
+    "run": ("assay",),
     "data": ("assay",),
     "sandbox": ("assay", "verifiers"),
     "audit": ("assay",),
@@ -50,26 +52,33 @@ def start(words: Sequence[str]) -> int:
 def take_over(verb: str, words: Sequence[str]) -> int:
     """Make the environments and become the command; returns only by raising."""
     asks_for_help = any(word in ("-h", "--help") for word in words)
-    needed = (NEEDS[verb][0], evaluator_of(words[1:])) if verb == "run" else NEEDS[verb]
+    needed = (*NEEDS[verb], *evaluator_of(words[1:])) if verb == "run" else NEEDS[verb]
     ensure_all(named(needed[:1] if asks_for_help and verb != "test" else needed))
     if verb == "test":
         return become("tests", str(ROOT / "tests" / "run.py"), *words[1:])
     return become("assay", "-I", "-m", "assay.cli", *words)
 
 
-def evaluator_of(words: Sequence[str]) -> str:
+def evaluator_of(words: Sequence[str]) -> list[str]:
     """The evaluator that a run's profile names, so that both environments are made beside each other.
 
-    What is no profile is judged by the command itself, later; until then it is the default's.
+    It is empty for what is no profile, no entry of it and no resolved run: the command itself judges that,
+    and nobody waits for an evaluator's environment to hear of a slip.
     """
-    default = NEEDS["run"][1]
     try:
         profiles = tomllib.loads((pinset.current().configs / "profiles.toml").read_text("utf-8"))
-        named = next(word for word in words if word in profiles)
-        evaluator = str(profiles[named]["evaluator"])
+        place = next(at for at, word in enumerate(words) if word in profiles or word.endswith(".json"))
+        if words[place].endswith(".json"):
+            evaluator = str(read_json(Path(words[place]))["evaluator"])
+        else:
+            profile = profiles[words[place]]
+            evaluator = str(profile["evaluator"])
+            entry = next((word for word in words[place + 1 : place + 2] if not word.startswith("-")), None)
+            if entry is not None and entry not in {str(facts["name"]) for facts in profile["entry"]}:
+                return []
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        return default
-    return evaluator if evaluator in ENVIRONMENTS else default
+        return []
+    return [evaluator] if evaluator in ENVIRONMENTS else []
 
 
 def become(environment: str, *words: str) -> int:

@@ -85,8 +85,11 @@ def verify_at(source: Source, path: Path) -> Checkout:
         raise refused(source, "is no usable Git checkout", git.last_words(error.stderr)) from error
     if tree.object_name("commit", commit) != source.revision:
         raise refused(source, "has a damaged store", f"its object {source.revision} is another commit")
-    found = tree.leaves(path)
-    examine_files(source, commit, entries(pinned), found)
+    try:
+        found = tree.leaves(path)
+        examine_files(source, commit, entries(pinned), found)
+    except RecursionError as error:
+        raise refused(source, "is not clean", "it holds folders too deep in each other to be read") from error
     examine_links(source, path, found)
     return Checkout(source.name, path, source.revision, tree.digest(found), len(found))
 
@@ -117,9 +120,9 @@ def examine_store(source: Source, path: Path) -> None:
     odd = sorted(key for key in settings if not HARMLESS.fullmatch(key))
     if odd:
         raise refused(source, "has settings of its own", f".git/config sets {', '.join(odd)}")
-    origin = settings.get("remote.origin.url", "nothing")
-    if plain(origin) != plain(source.repository):
-        raise refused(source, f"comes from {origin}", f"pinned is {source.repository}")
+    for origin in settings.get("remote.origin.url", ["nothing"]):
+        if plain(origin) != plain(source.repository):
+            raise refused(source, f"comes from {origin}", f"pinned is {source.repository}")
 
 
 def mode_of(path: Path) -> int:
@@ -130,8 +133,11 @@ def mode_of(path: Path) -> int:
         return 0
 
 
-def read_settings(source: Source, path: Path) -> Mapping[str, str]:
-    """The keys of a repository's own configuration, which Git reads without acting on them."""
+def read_settings(source: Source, path: Path) -> Mapping[str, list[str]]:
+    """The keys of a repository's own configuration, each with every value that it is given.
+
+    Git reads the file without acting on it.
+    """
     try:
         listed = subprocess.run(
             ["git", "config", "--file", str(path), "--no-includes", "--null", "--list"],
@@ -147,8 +153,12 @@ def read_settings(source: Source, path: Path) -> Mapping[str, str]:
         ) from error
     except subprocess.CalledProcessError as error:
         raise refused(source, "has no usable configuration", git.last_words(error.stderr)) from error
-    lines = [item.partition("\n") for item in listed.decode("utf-8", "replace").split("\0") if item]
-    return {key: value for key, _, value in lines}
+    found: dict[str, list[str]] = {}
+    for item in listed.decode("utf-8", "replace").split("\0"):
+        key, _, value = item.partition("\n")
+        if key:
+            found.setdefault(key, []).append(value)
+    return found
 
 
 def plain(address: str) -> str:

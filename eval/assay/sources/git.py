@@ -50,7 +50,8 @@ def environment(readable: Path | None = None) -> dict[str, str]:
     Args:
         readable: A repository that is read though its owner may be another user.
     """
-    over = {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+    # Nothing can be made below it, whoever the user is.
+    over = {"HOME": os.devnull, "XDG_CONFIG_HOME": os.devnull}
     if readable is not None:
         over["GIT_CONFIG_GLOBAL"] = str(trusting(readable))
     return guarded(os.environ) | over

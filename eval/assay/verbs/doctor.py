@@ -6,7 +6,7 @@ import argparse
 import logging
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from assay import equipment, pinset
@@ -47,7 +47,8 @@ def handle(arguments: argparse.Namespace) -> int:
     shell = judge(there, lock=read_lock())
     tools = list(equipment.survey(shell, there, interpreter, error))
     room = machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
-    findings = [room, *environments(), *sources(), *models(), *task_data(), docker(), processor()]
+    found = [room, *environments(), *sources(), *models(), *task_data(), docker(), processor()]
+    findings = [replace(item, remedy=pinset.typed(item.remedy)) for item in found]
     show_shell(shell)
     show_tools(tools)
     show_findings(findings)
