@@ -150,7 +150,7 @@ def test_without_data_everything_missing_is_named_at_once_and_nothing_is_begun(
     assert "aime24 i3-logic livecodebench" in done.stderr.partition("next:")[2]
     assert list(runs.iterdir()) == []
     assert dry.returncode == 3, dry.stderr
-    assert "eval/scripts/setup prime-envs" in dry.stderr
+    assert f"eval/scripts/setup --pins .assay/tests/{pins.name} prime-envs" in dry.stderr
 
 
 def test_a_taskset_that_yields_another_number_of_tasks_than_the_profile_promises_is_refused(
