@@ -7,6 +7,8 @@ following it would write outside the checkout.
 
 from __future__ import annotations
 
+import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -73,3 +75,35 @@ def owned_directory(path: Path, mode: int = 0o755) -> Path:
                 f"move it away: mv {relative(current)} {relative(current)}.saved",
             )
     return path
+
+
+def owned_lock(path: Path) -> int:
+    """Open a lock file in an owned directory, made if need be, and return its handle.
+
+    Args:
+        path: The file; its directory is there.
+
+    Raises:
+        ConfigurationError: a link, or something else that is no file, stands in its place, or it cannot be
+            written.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{relative(path)} cannot be locked, so nothing beside it is changed",
+            f"{error.strerror}",
+            remedy(path),
+        ) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ConfigurationError(f"{relative(path)} is no lock file", "it is no regular file", remedy(path))
+    return handle
+
+
+def remedy(path: Path) -> str:
+    """What to type where a lock file cannot be had: move away what stands there, or look at the directory."""
+    place = shlex.quote(relative(path))
+    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink()):
+        return f"move it away: mv {place} {shlex.quote(relative(path) + '.saved')}"
+    return f"make it writable for you (see: ls -ld {shlex.quote(str(path.parent))})"

@@ -124,6 +124,14 @@ def test_a_link_where_the_part_belongs_is_refused(published: Site, bucket: Bucke
     assert (published.pins / "datasets.lock").read_text() == LOCK
 
 
+def test_a_pipe_where_the_part_belongs_is_refused(published: Site, bucket: BucketStandIn) -> None:
+    leave(published, b"")
+    (published.data / PARTIAL).unlink()
+    os.mkfifo(published.data / PARTIAL)
+    with pytest.raises(VerificationError, match="is no regular file"):
+        fetch(["needles"])
+
+
 @pytest.mark.parametrize("left", [b"", DATA[:5000]], ids=["from the start", "amid"])
 def test_another_generation_is_refused_before_a_byte_is_written(
     published: Site, bucket: BucketStandIn, left: bytes

@@ -178,6 +178,20 @@ def test_a_link_in_place_of_the_mark_is_refused(filled: Site, tmp_path: Path) ->
     refused(ConfigurationError)
 
 
+def test_what_is_no_file_in_place_of_the_lock_is_refused_and_not_followed(
+    filled: Site, tmp_path: Path
+) -> None:
+    lock = filled.data / store.LOCK
+    for make in (lambda: lock.symlink_to(tmp_path / "elsewhere"), lock.mkdir, lambda: os.mkfifo(lock)):
+        lock.unlink()
+        make()
+        ended = filled.run("tiny")
+        assert (ended.returncode, f"mv {lock.relative_to(ROOT)} " in ended.stderr) == (2, True), ended.stderr
+        lock.rmdir() if lock.is_dir() else lock.unlink()
+        lock.touch()
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_what_was_never_fetched_names_the_command(tiny: Site) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         data.verify("tiny")

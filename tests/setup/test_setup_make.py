@@ -176,6 +176,14 @@ def test_a_link_where_a_directory_belongs_is_refused_and_not_followed(
     assert list(target.iterdir()) == []
 
 
+def test_a_link_where_the_lock_belongs_is_refused_and_not_followed(bare: Tiny, tmp_path: Path) -> None:
+    (bare.root / ".assay").mkdir()
+    (bare.root / ".assay/setup.lock").symlink_to(tmp_path / "elsewhere")
+    done = bare.setup()
+    assert (done.returncode, "mv .assay/setup.lock .assay/setup.lock.saved" in done.stderr) == (2, True)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_link_inside_an_unfinished_environment_is_removed_and_not_followed(
     whole: Tiny, tmp_path: Path
 ) -> None:

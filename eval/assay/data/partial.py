@@ -6,7 +6,9 @@ command and by nothing else. Only a file whose size and digest are the pinned on
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +35,9 @@ class Partial:
         owned_directory(path.parent)
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                os.close(handle)
+                raise OSError(errno.EINVAL, "something else stands in its place")
         except OSError as error:
             raise VerificationError(
                 f"{relative(path)} is no regular file", f"{error.strerror}", remove_command(path)

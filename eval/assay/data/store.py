@@ -22,7 +22,7 @@ from assay.console import say
 from assay.data.pins import Dataset, HubDataset, PinnedFile, command
 from assay.errors import ConfigurationError, PrerequisiteError, VerificationError
 from assay.files import read_json, write_atomic, write_json_atomic
-from assay.paths import owned_directory, relative
+from assay.paths import owned_directory, owned_lock, relative
 
 MARK = ".assay-data.json"
 LOCK = ".lock"
@@ -110,7 +110,7 @@ class Store:
 
         The kernel holds it for the open file, so it ends with the process, however that ends.
         """
-        handle = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        handle = owned_lock(self.directory / LOCK)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,7 @@ from assay.digest import sha256_file
 from assay.errors import PrerequisiteError, VerificationError
 from assay.files import sync_directory
 from assay.models.pins import ModelPin, entry
-from assay.paths import MODELS, owned_directory, relative
+from assay.paths import MODELS, owned_directory, owned_lock, relative
 from assay.setup import tool
 from assay.setup.machine import disk, require
 
@@ -96,9 +96,7 @@ def fetch(name: str, replace: bool = False) -> Path:
 @contextmanager
 def alone() -> Iterator[int]:
     """Hold the lock of the models' directory; a second fetch waits and says so."""
-    handle = os.open(
-        owned_directory(MODELS) / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
-    )
+    handle = owned_lock(owned_directory(MODELS) / ".lock")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assay.console import say
-from assay.paths import OWNED, owned_directory
+from assay.paths import OWNED, owned_directory, owned_lock
 
 
 @contextmanager
 def turn() -> Iterator[int]:
     """Hold the set-up's lock; yields its handle, for children that must hold it as well."""
     path = owned_directory(OWNED) / "setup.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    handle = owned_lock(path)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
