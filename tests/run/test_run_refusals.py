@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from standin import StandIn
 
+from assay.run.state import this_process
 from toy_checkout import Done, Toy
 
 CANARY = "canary-2f9c1b7a44"
@@ -413,6 +414,19 @@ def test_a_dry_run_needs_neither_key_nor_server_nor_engine(toy: Toy, runs: Path,
     strict = toy.run("run", "strict", "--dry-run", "--json")
     assert strict.code == 0, strict.err
     assert list(runs.iterdir()) == []
+
+
+def test_a_dry_run_leaves_nothing_and_clears_away_what_a_killed_one_left(toy: Toy) -> None:
+    private = toy.root / ".assay/private"
+    mine = this_process()
+    for name, owner in (("dry-run-dead", mine.model_copy(update={"start_ticks": 1})), ("dry-run-live", mine)):
+        (private / name).mkdir(parents=True)
+        (private / name / "owner.json").write_text(owner.model_dump_json())
+    done = toy.run("run", "toy", "--dry-run", "--json")
+    left = [path.name for path in private.iterdir()]
+    (private / "dry-run-live/owner.json").unlink()
+    (private / "dry-run-live").rmdir()
+    assert (done.code, left) == (0, ["dry-run-live"]), done.err
 
 
 def test_a_dry_run_tells_what_the_evaluator_refuses(toy: Toy) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assay.errors import PrerequisiteError
+from assay.setup import named, require
 from assay.setup.start import evaluator_of
 
 
@@ -43,3 +48,16 @@ def test_a_resolved_run_names_its_evaluator(tmp_path: Path) -> None:
     for text in ("[]", "{}", '{"evaluator": "../x"}', "no JSON", '{"evaluator": []}'):
         path.write_text(text)
         assert evaluator_of([str(path)]) == []
+
+
+def test_an_environment_that_was_made_elsewhere_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    here = named(["assay"])[0]
+    require(here)
+    absent = replace(here, directory=tmp_path / "absent")
+    moved = replace(here, directory=tmp_path / "moved")
+    moved.directory.mkdir()
+    shutil.copy(here.stamp, moved.stamp)
+    for environment, why in ((absent, "does not exist yet"), (moved, f"was made at {here.directory}")):
+        with pytest.raises(PrerequisiteError, match=re.escape(why)) as caught:
+            require(environment)
+        assert caught.value.next == "eval/scripts/setup assay"

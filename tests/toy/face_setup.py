@@ -27,3 +27,7 @@ def check(environment: str) -> EnvironmentState:
 
 def installed_uv() -> None:
     """The toy needs none."""
+
+
+def require(environment: str) -> None:
+    """The toy environment is always whole."""

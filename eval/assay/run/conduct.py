@@ -113,7 +113,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None =
     """
     with cancellation() as asked:
         private = owned_directory(OWNED / "private", mode=0o700)
-        _forget_the_dead(private)
+        forget_the_dead(private)
         if plan.runtime == "docker" and (left := containers.sweep_ended(runs)):
             say(f"assay: {left} container(s) that earlier runs left behind are removed")
         progress = create(plan, runs)
@@ -138,7 +138,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None =
             raise
 
 
-def _forget_the_dead(private: Path) -> None:
+def forget_the_dead(private: Path) -> None:
     """Remove the private folders of runs that were killed and could not do it themselves."""
     for path in private.iterdir():
         try:

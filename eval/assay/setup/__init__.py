@@ -5,7 +5,7 @@ needs nothing but the standard library, since it runs before any environment exi
 """
 
 from assay.setup.build import ensure, ensure_all
-from assay.setup.check import check
+from assay.setup.check import check, require
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState, named
 from assay.setup.tool import installed as installed_uv
 
@@ -18,4 +18,5 @@ __all__ = [
     "ensure_all",
     "installed_uv",
     "named",
+    "require",
 ]

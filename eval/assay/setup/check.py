@@ -69,6 +69,21 @@ def check(environment: Environment) -> EnvironmentState:
     return compared.state
 
 
+def require(environment: Environment) -> None:
+    """Go on only if the environment was made here, whole, from the present locks; nothing is hashed.
+
+    Raises:
+        PrerequisiteError: it is missing, unfinished, or was made elsewhere or from other locks.
+    """
+    stale = stamps.staleness(environment)
+    if stale is not None:
+        raise PrerequisiteError(
+            f"environment {environment.name} is not set up: {stale.reason}",
+            "",
+            f"eval/scripts/setup {environment.name}",
+        )
+
+
 def since_then(before: EnvironmentState, now: EnvironmentState) -> list[Difference]:
     """The interpreter and the distributions that are not what they were when the set-up ended."""
     found = []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from assay import setup
 from assay.cli import answer, shared
 from assay.console import say
 from assay.errors import ConfigurationError
 from assay.evaluator import load_evaluator
+from assay.files import write_json_atomic
 from assay.paths import OWNED, RUNS, owned_directory
 from assay.plan import EntryPlan, Plan, load_plan, overrides
 from assay.planning import require_evaluator, runtime_refused
@@ -19,12 +22,13 @@ from assay.profile import find_profile
 from assay.record.render import pins_said, show
 from assay.record.summary import EXIT_CODES
 from assay.run import native, route
-from assay.run.conduct import Finished, conduct
+from assay.run.conduct import OWNER, Finished, conduct, forget_the_dead
 from assay.run.declared import Declared, read_declared
 from assay.run.endpoint import check_url
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
 from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
+from assay.run.state import this_process
 from assay.run.tasks import describes_itself, list_tasks
 
 
@@ -159,12 +163,19 @@ def _say_pins(plan: Plan) -> None:
 
 def _dry_run(plan: Plan, as_json: bool) -> int:
     _say_pins(plan)
-    with tempfile.TemporaryDirectory(dir=owned_directory(OWNED / "private", mode=0o700)) as name:
-        scratch = Scratch(Path(name))
+    setup.require(setup.ENVIRONMENTS[plan.evaluator])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    private = owned_directory(OWNED / "private", mode=0o700)
+    forget_the_dead(private)
+    scratch = Scratch(Path(tempfile.mkdtemp(prefix="dry-run-", dir=private)))
+    try:
+        write_json_atomic(scratch.path / OWNER, this_process().model_dump(mode="json"))
         # Two at a time: most of it is the evaluator's imports.
         with ThreadPoolExecutor(2) as pool:
             for line in pool.map(lambda entry: _dry_entry(plan, entry, scratch), plan.entries):
                 say(line)
+    finally:
+        scratch.remove()
     if as_json:
         answer(
             {
