@@ -1,4 +1,4 @@
-"""The tasks that Verifiers 0.3 would ask, listed without a model: `python -P tasks_v1.py FILE …`.
+"""The tasks that Verifiers 0.3 or 0.4 would ask, listed without a model: `python -P tasks_v1.py FILE …`.
 
 It runs in an evaluator's own environment. The files are those that the command is given; the command's own
 code parses them, the taskset's own code loads the data, and shuffling and cutting are the taskset's too, in
@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from pydantic_config import cli
 from verifiers.v1.cli.resolve import narrow_config, plugin_errors
@@ -28,15 +28,24 @@ def main(files: list[str]) -> None:
     sys.argv = ["eval", *words, "--no-rich", "--no-push"]
     with plugin_errors():
         config = cli(narrow_config(EvalConfig, sys.argv[1:]))
-    taskset = load_taskset(config.env.taskset)
-    if config.num_tasks is None and taskset.INFINITE:
-        raise SystemExit(f"{config.env.taskset.id} never ends: say how many tasks with num_tasks")
-    selected = taskset.shuffle() if config.shuffle else taskset
-    if config.num_tasks is not None:
-        selected = selected.head(config.num_tasks)
     first: dict[str, str] = {}
+    selected = choose(load_taskset(config.env.taskset), config)
     tasks = [described(task, config.env.taskset.id, first) for task in selected]
     json.dump({"tasks": tasks, "families": {}}, sys.stdout)
+
+
+def choose(taskset: Any, config: Any) -> Iterable[Any]:
+    """The tasks that the configuration selects: a table `[select]` in 0.4, two keys in 0.3."""
+    endless = f"{config.env.taskset.id} never ends: say how many tasks"
+    if hasattr(config, "select"):
+        selected = taskset.select(config.select)
+        if not selected.bounded:
+            raise SystemExit(f"{endless} with select.limit")
+        return cast("Iterable[Any]", selected)
+    if config.num_tasks is None and taskset.INFINITE:
+        raise SystemExit(f"{endless} with num_tasks")
+    selected = taskset.shuffle() if config.shuffle else taskset
+    return cast("Iterable[Any]", selected if config.num_tasks is None else selected.head(config.num_tasks))
 
 
 def described(task: Any, family: str, first: dict[str, str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from assay.run.native import entry_file, last_words, program
 
 TIMEOUT_S = 1800.0
 LISTERS: Mapping[DialectName, Path] = {
+    "vf-eval": EVALUATORS / "tasks_v1.py",
     "eval": EVALUATORS / "tasks_v1.py",
     "vf-eval-v0": EVALUATORS / "tasks_v0.py",
 }
@@ -110,15 +111,14 @@ def describer(plan: Plan, entry: EntryPlan, evaluator: Evaluator, files: Sequenc
         own = files[0].with_name("entry.toml")
         return [program(evaluator, "python"), "-m", f"{module(taskset)}.describe", own]
     upstream = [item.name for item in evaluator.editable]
-    lister = LISTERS.get(plan.dialect)
-    if lister is None or same(taskset) not in {same(name) for name in upstream}:
+    if same(taskset) not in {same(name) for name in upstream}:
         raise ConfigurationError(
             f'entry "{entry.name}" asks for the taskset "{taskset}"',
             f'evaluator "{evaluator.name}" does not have it; '
             + nearest(taskset, [*evaluator.tasksets, *upstream]),
             f"edit {entry_file(plan, entry)}",
         )
-    return [program(evaluator, "python"), "-P", lister, *files]
+    return [program(evaluator, "python"), "-P", LISTERS[plan.dialect], *files]
 
 
 def module(taskset: str) -> str:
