@@ -6,6 +6,7 @@ but not as locked is an error, never repaired behind the user's back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay import models, sandbox, setup
@@ -59,8 +60,12 @@ def choose_runtime(profile: Profile, wanted: RuntimeKind | None) -> RuntimeKind:
     )
 
 
-def sandbox_image(evaluator: str) -> str:
+def sandbox_image(evaluator: str, reach: Callable[[], None]) -> str:
     """The id of an evaluator's sandbox image, built first when there is none.
+
+    Args:
+        evaluator: The evaluator.
+        reach: Asked before minutes are spent on building: raises when the server is not there.
 
     Raises:
         PrerequisiteError: no Docker answers, or the image cannot be built.
@@ -73,13 +78,19 @@ def sandbox_image(evaluator: str) -> str:
     try:
         return sandbox.check(evaluator).image_id
     except PrerequisiteError as missing:
+        reach()
         say(f"assay: {missing.what}; building it")
     with step("building the sandbox image"):
         return sandbox.build(evaluator).image_id
 
 
-def prepare(profile: Profile, choice: Choice) -> Plan:
+def prepare(profile: Profile, choice: Choice, reach: Callable[[], None]) -> Plan:
     """Set up what is missing and return the plan.
+
+    Args:
+        profile: The profile.
+        choice: What the command's options ask for.
+        reach: As `sandbox_image` asks it.
 
     Raises:
         AssayError: a choice does not fit the profile, or something cannot be set up.
@@ -91,7 +102,7 @@ def prepare(profile: Profile, choice: Choice) -> Plan:
     setup.ensure(setup.ENVIRONMENTS[profile.evaluator])
     if plan.server.kind == "own":
         models.fetch(plan.server.model)
-    image = sandbox_image(profile.evaluator) if runtime == "docker" else None
+    image = sandbox_image(profile.evaluator, reach) if runtime == "docker" else None
     return draft(profile, choice, runtime, image)
 
 
@@ -108,8 +119,12 @@ def draft(profile: Profile, choice: Choice, runtime: RuntimeKind, image: str | N
     )
 
 
-def prepare_again(plan: Plan) -> Plan:
+def prepare_again(plan: Plan, reach: Callable[[], None]) -> Plan:
     """Check that a resolved plan can run as it stands, setting up what is missing; returns it unchanged.
+
+    Args:
+        plan: The plan.
+        reach: As `sandbox_image` asks it.
 
     Raises:
         ConfigurationError: it is of another pin set, or of another description of its evaluator.
@@ -121,7 +136,7 @@ def prepare_again(plan: Plan) -> Plan:
     if plan.server.kind == "own":
         models.fetch(plan.server.model)
     if plan.runtime == "docker":
-        image = sandbox_image(plan.evaluator)
+        image = sandbox_image(plan.evaluator, reach)
         if image != plan.image:
             raise PrerequisiteError(
                 f"the resolved run wants the sandbox image {plan.image}",

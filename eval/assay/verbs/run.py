@@ -24,7 +24,7 @@ from assay.record.summary import EXIT_CODES
 from assay.run import native, route
 from assay.run.conduct import OWNER, Finished, conduct, forget_the_dead
 from assay.run.declared import Declared, read_declared
-from assay.run.endpoint import check_url
+from assay.run.endpoint import Endpoint, check_url, probe
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
 from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
@@ -91,7 +91,7 @@ def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:
     if arguments.profile.endswith(".json"):
         plan = _resolved(arguments)
         declared.check(plan.server)
-        return plan if arguments.dry_run else prepare_again(plan)
+        return plan if arguments.dry_run else prepare_again(plan, lambda: _reach(plan, arguments))
     profile = find_profile(arguments.profile)
     choice = Choice(
         arguments.entry, arguments.runtime, arguments.base_url, arguments.model, arguments.concurrency
@@ -108,7 +108,13 @@ def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:
         )
     if profile.serve is None or arguments.base_url is not None:
         _key(arguments)
-    return prepare(profile, choice)
+    return prepare(profile, choice, lambda: _reach(drafted, arguments))
+
+
+def _reach(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Ask a server that must be there already whether it is."""
+    if plan.server.kind == "other":
+        probe(Endpoint(plan.server.base_url, plan.server.model, _key(arguments)))
 
 
 def _key(arguments: argparse.Namespace) -> Key | None:
