@@ -268,6 +268,20 @@ def test_an_evaluator_that_ends_well_but_asked_less_than_was_planned_fails_the_r
     assert (done.code, done.json["status"], done.json["problems"]) == (4, "partial", [])
 
 
+def test_an_evaluator_that_cannot_be_started_is_not_said_to_have_ended_well(toy: Toy, runs: Path) -> None:
+    program = toy.root / "eval/evaluators/toy/.venv/bin/vf-eval"
+    program.chmod(0o644)
+    try:
+        done = toy.run("run", "toy", "--runs", runs, "--json")
+    finally:
+        program.chmod(0o755)
+    assert done.code == 5, done.err
+    (problem,) = done.json["problems"]
+    assert problem.startswith("count: the evaluator cannot be run: ")
+    state = json.loads((Path(done.json["run_dir"]) / "state.json").read_text())
+    assert state["entries"][0]["native_exit_code"] is None
+
+
 def test_a_torn_last_line_is_no_row(toy: Toy, runs: Path) -> None:
     with StandIn() as server, toy.entry("pair", "second", {"tail": '{"task": {"da'}, size=2):
         done = toy.run(*other(server, runs, "second"))

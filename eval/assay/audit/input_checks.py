@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay import dialect, models, sources
+from assay import data, dialect, models, sources
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
@@ -21,17 +21,19 @@ from assay.record import dialects
 from assay.record.asked import table
 from assay.record.results_v0 import METADATA
 from assay.record.sample import TaskPlan
-from assay.run import native, route
-from assay.run.freeze import changes, expected, names
+from assay.run import interpreter, native, route
+from assay.run.freeze import changes, during, expected, names
 from assay.run.tasks import list_tasks
 
 
 def unchanged(case: Case) -> Check:
-    """Every frozen input is the same after each entry as before the first."""
+    """Every frozen input is the same after each entry as before the first, of data each entry's own."""
+    evaluator = load_evaluator(case.plan.evaluator)
     faults = []
     for entry in case.plan.entries:
+        known = during(case.before, case.plan, evaluator, entry)
         after = case.inputs(f"after-{entry.name}")
-        faults += [f"{name} changed during {entry.name}" for name in changes(case.before, after)]
+        faults += [f"{name} changed during {entry.name}" for name in changes(known, after)]
     return judge("inputs unchanged", faults, f"{len(case.before)} frozen inputs, the same before and after")
 
 
@@ -134,6 +136,7 @@ def configuration(case: Case) -> Check:
             output = Path(str(recorded.get("output_dir", "")))
             run = speech.run_directory(output, part.folder)
             routed = route.declared(evaluator, case.plan.taskset(entry), recorded)
+            routed = merge(routed, _interpreter(case, entry))
             model = case.plan.server.model
             declared = overrides(case.plan, entry, part, base_url, model, run, run.name, routed)
             if declared != recorded:
@@ -141,6 +144,14 @@ def configuration(case: Case) -> Check:
             faults += _launched(case, part)
             faults += _resolved(case, entry, part, recorded)
     return judge("configuration", faults, "the evaluator's resolved configuration is launch plus overrides")
+
+
+def _interpreter(case: Case, entry: EntryPlan) -> dict[str, Any]:
+    """What the harness is told of the recorded image's Python, where the entry names another."""
+    if case.plan.runtime != "docker":
+        return {}
+    image = case.json(case.provenance / "sandbox.json")["image"]
+    return interpreter.instead(case.plan, entry, str(image["python"]), str(image["python_version"]))
 
 
 def _resolved(case: Case, entry: EntryPlan, part: Part, recorded: Mapping[str, Any]) -> list[str]:
@@ -208,8 +219,12 @@ def tasks(case: Case) -> Check:
     if not (evaluator.binaries / "python").exists():
         return Check("tasks", "UNKNOWN", (f"not set up: eval/scripts/setup {evaluator.name}",))
     faults = []
+    verified: set[str] = set()
     for entry in case.plan.entries:
         try:
+            for name in set(route.names(case.plan, evaluator, (entry,))) - verified:
+                data.verify(name)
+                verified.add(name)
             again = _describe(case, entry)
         except PrerequisiteError as error:
             return Check("tasks", "UNKNOWN", (error.what,))

@@ -5,15 +5,17 @@ own, laid out as the hub's libraries expect (`assay.data.store`).
 """
 
 from assay.data.pins import Dataset, choose, command, datasets
-from assay.data.verify import Snapshot, digests_here, frozen, frozen_names, verify
+from assay.data.verify import Place, Snapshot, digests_here, find, frozen, frozen_names, verify
 
 __all__ = [
     "Dataset",
+    "Place",
     "Snapshot",
     "choose",
     "command",
     "datasets",
     "digests_here",
+    "find",
     "frozen",
     "frozen_names",
     "verify",

@@ -17,6 +17,21 @@ from assay.paths import relative
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a dataset lies that is here whole; whether its bytes are the pinned ones is not said.
+
+    Attributes:
+        path: The directory that holds its files.
+        hub: The cache that libraries of the hub take as HF_HUB_CACHE; None for a bucket's dataset.
+        revision: The pinned commit, or the objects' generations.
+    """
+
+    path: Path
+    hub: Path | None
+    revision: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A dataset that is here, as it was when it was last hashed.
 
@@ -61,6 +76,19 @@ def verify(name: str, watched: bool = False) -> Snapshot:
         PrerequisiteError: it was not fetched, or not whole.
         VerificationError: a file differs, is a link, or is not in the lock.
     """
+    owner, dataset = _whole(name)
+    return snapshot(owner, dataset, hash_present(owner, dataset, dataset.files, watched))
+
+
+def find(name: str) -> Place:
+    """Where the dataset lies, whole by names and sizes; nothing is hashed (raises as `verify` does)."""
+    owner, dataset = _whole(name)
+    hub = owner.hub if dataset.source == "hub" else None
+    return Place(owner.path(dataset.folder), hub, dataset.revision)
+
+
+def _whole(name: str) -> tuple[Store, Dataset]:
+    """The cache and a dataset that is in it with every file, and with nothing else."""
     owner, dataset = store.own(), pins.choose([name])[0]
     again = command(dataset.name)
     owner.require_ours(again)
@@ -70,7 +98,7 @@ def verify(name: str, watched: bool = False) -> Snapshot:
         raise PrerequisiteError(
             f"task data {dataset.name} are not here", f"{relative(owner.path(dataset.home))}: {told}", again
         )
-    return snapshot(owner, dataset, hash_present(owner, dataset, dataset.files, watched))
+    return owner, dataset
 
 
 def hash_present(

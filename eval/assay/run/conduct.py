@@ -15,19 +15,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from assay import models, sandbox
 from assay.console import say
-from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
+from assay.errors import AssayError, CancelledError, RunError
 from assay.evaluator import Evaluator, load_evaluator
 from assay.files import write_json_atomic
 from assay.paths import OWNED, owned_directory
-from assay.plan import NAME as RESOLVED
 from assay.plan import EntryPlan, OwnServer, Part, Plan, overrides
 from assay.process import end, start
 from assay.profile import merge
@@ -38,21 +36,21 @@ from assay.record.summary import Summary
 from assay.run import containers, interpreter, native, provenance, route
 from assay.run.client import write_client
 from assay.run.declared import Declared
+from assay.run.directory import create
 from assay.run.endpoint import Endpoint, probe
-from assay.run.freeze import changes, freeze
+from assay.run.freeze import changes, during, freeze
 from assay.run.guard import Guard, guard
 from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.progress import Progress
 from assay.run.server_check import leaks, look_again
 from assay.run.serving import serve
-from assay.run.state import EntryState, Owner, Phase, State, now, this_process
+from assay.run.state import Owner, Phase, now, this_process
 from assay.run.tasks import list_tasks
 from assay.run.watch import Cancellation, cancellation, count_lines, watch
 from assay.run.worktree import look
 
 CLEANUP_GRACE_S = 30.0
-DIRECTORY_ATTEMPTS = 3
 OWNER = "owner.json"
 
 
@@ -62,41 +60,6 @@ class Finished:
 
     run: Path
     summary: Summary
-
-
-def create(plan: Plan, runs: Path) -> Progress:
-    """Make the run's directory with the resolved configuration and the first state in it.
-
-    Raises:
-        ConfigurationError: a directory of that name is already there; it is left alone.
-    """
-    run = _new_directory(plan, runs)
-    entries = tuple(EntryState(name=entry.name, planned=entry.planned) for entry in plan.entries)
-    state = State(
-        profile=plan.profile, phase="starting", owner=this_process(), started_at=now(), entries=entries
-    )
-    progress = Progress(run, plan, state)
-    progress.save()
-    write_json_atomic(run / RESOLVED, plan.model_dump(mode="json"))
-    return progress
-
-
-def _new_directory(plan: Plan, runs: Path) -> Path:
-    for attempt in range(DIRECTORY_ATTEMPTS):
-        run = runs / f"{plan.profile}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{plan.digest[:8]}"
-        try:
-            run.mkdir(mode=0o755)
-        except FileExistsError:
-            # Another run of this plan began in this second: the next one is free, unless something is odd.
-            if attempt + 1 < DIRECTORY_ATTEMPTS:
-                time.sleep(1.0)
-        else:
-            return run
-    raise ConfigurationError(
-        f"{run} is already there",
-        "a run never writes into another's directory",
-        f"move it away, or give another place: --runs DIR (see: ls {runs})",
-    )
 
 
 def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None = None) -> Finished:
@@ -157,9 +120,12 @@ def _ask(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellat
         unwanted = threading.Event()
         stack.callback(unwanted.set)
         # Hashing, describing, preparing the host and starting the server wait for different things, so they
-        # go on beside each other; all of it is done before the first request.
+        # go on beside each other; all of it is done before the first request. What reads pinned data waits
+        # for their digests.
         frozen = pool.submit(_freeze, progress, evaluator)
-        described = pool.submit(_describe, progress, scratch, key, lambda: asked.asked or unwanted.is_set())
+        described = pool.submit(
+            _describe, progress, scratch, key, lambda: asked.asked or unwanted.is_set(), frozen
+        )
         hosted = pool.submit(_host, progress, scratch)
         with progress.timed("server"):
             endpoint = _endpoint(progress, key, scratch, stack, asked)
@@ -228,10 +194,19 @@ def _same_server(progress: Progress, entry: EntryPlan, endpoint: Endpoint, when:
     return not found
 
 
-def _describe(progress: Progress, scratch: Scratch, key: Key | None, cancelled: Callable[[], bool]) -> None:
+def _describe(
+    progress: Progress,
+    scratch: Scratch,
+    key: Key | None,
+    cancelled: Callable[[], bool],
+    frozen: Future[dict[str, str]],
+) -> None:
     plan = progress.plan
+    evaluator = load_evaluator(plan.evaluator)
+    if route.names(plan, evaluator):
+        frozen.result()
     for entry in plan.entries:
-        routed = route.to_data(load_evaluator(plan.evaluator), plan.taskset(entry))
+        routed = route.to_data(evaluator, plan.taskset(entry))
         cwd = routed.directory(scratch.path / "work" / entry.name)
         env = native.environment(plan, scratch, key, progress.run.name, routed)
         launch = _launch_folder(progress, entry.name)
@@ -257,7 +232,7 @@ def _run_entry(
     """Ask everything of one entry; what goes wrong is told in the record, and what has finished stays."""
     progress.entry(entry.name, started_at=now())
     before = 0
-    code = 0
+    code: int | None = None
     for part in entry.parts:
         if asked.asked or code:
             break
@@ -265,6 +240,7 @@ def _run_entry(
             code = _run_part(progress, entry, part, before, endpoint, scratch, extra, asked)
         except (AssayError, OSError) as error:
             progress.problems.append(f"{part.folder}: the evaluator cannot be run: {error}")
+            code = None
             break
         before += count_lines(_record_of(progress, part))
     progress.entry(entry.name, finished=before, ended_at=now(), native_exit_code=code)
@@ -348,16 +324,21 @@ def _stop(progress: Progress, child: subprocess.Popen[bytes], asked: Cancellatio
 
 
 def _check_again(
-    progress: Progress, entry: EntryPlan, endpoint: Endpoint, evaluator: Evaluator, before: dict[str, str]
+    progress: Progress,
+    entry: EntryPlan,
+    endpoint: Endpoint,
+    evaluator: Evaluator,
+    before: Mapping[str, str],
 ) -> None:
     _same_server(progress, entry, endpoint, "after")
     with progress.timed("freeze"):
         try:
-            after = freeze(progress.plan, evaluator)
+            after = freeze(progress.plan, evaluator, (entry,))
+            known = during(before, progress.plan, evaluator, entry)
             provenance.record_inputs(progress.run, f"after-{entry.name}", after)
             progress.problems += [
                 f"{entry.name}: the frozen input {name} changed during the run"
-                for name in changes(before, after)
+                for name in changes(known, after)
             ]
         except AssayError as error:
             progress.problems.append(f"{entry.name}: a frozen input cannot be verified any more: {error}")

@@ -1,11 +1,12 @@
 """Frozen inputs: everything that decides a result, by digest, before and after each entry.
 
-A run is a value: if one of these changes while it runs, nobody can say what it measured, and it fails.
+A run is a value: if one of these changes while it runs, nobody can say what it measured, and it fails. Task
+data can be gigabytes: all are hashed before the first request, and each entry's own again after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from assay.digest import combined_digest, sha256_bytes, sha256_files, tree_diges
 from assay.errors import VerificationError
 from assay.evaluator import Evaluator, load_evaluator
 from assay.paths import EVAL, EVALUATORS, ROOT, RUNTIME, TASKSETS, relative
-from assay.plan import OwnServer, Plan
+from assay.plan import EntryPlan, OwnServer, Plan
 from assay.run import route
 
 LOCKS = ("build.lock", "requirements.lock", "models.lock", "flake.lock")
@@ -44,12 +45,13 @@ def is_recipe(folder: Path, path: Path) -> bool:
     return path.is_file() and (path.name == "images.lock" or path.suffix == ".pins")
 
 
-def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
+def freeze(plan: Plan, evaluator: Evaluator, data_of: Sequence[EntryPlan] | None = None) -> dict[str, str]:
     """Hash every input of the plan.
 
     Args:
         plan: What runs.
         evaluator: The evaluator it names.
+        data_of: Of task data, hash only what these entries read; None for all entries.
 
     Returns:
         SHA-256 by name: `file:<path>`, `tree:<path>`, `source:<name>`, `environment:<name>`, `model:<name>`,
@@ -77,7 +79,7 @@ def freeze(plan: Plan, evaluator: Evaluator) -> dict[str, str]:
             inputs[f"model:{plan.server.model}"] = models.entry(plan.server.model).sha256
         if plan.runtime == "docker":
             inputs["sandbox:image"] = sandbox.check(plan.evaluator).image_id
-        for name in route.names(plan, evaluator):
+        for name in route.names(plan, evaluator, data_of):
             inputs |= data.frozen(name)
         inputs.update(environments)
     return dict(sorted(inputs.items()))
@@ -107,6 +109,16 @@ def expected(plan: Plan, evaluator: Evaluator) -> set[str]:
 
 def _environment(name: str) -> tuple[str, str]:
     return f"environment:{name}", setup.check(setup.ENVIRONMENTS[name]).digest
+
+
+def during(before: Mapping[str, str], plan: Plan, evaluator: Evaluator, entry: EntryPlan) -> dict[str, str]:
+    """Of the inputs that were frozen before the run, those that are hashed again after an entry."""
+    read = {f"data:{name}/" for name in route.names(plan, evaluator, (entry,))}
+    return {
+        name: digest
+        for name, digest in before.items()
+        if not name.startswith("data:") or any(name.startswith(prefix) for prefix in read)
+    }
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -23,13 +23,25 @@ def override(plan: Plan, entry: EntryPlan) -> dict[str, Any]:
     Raises:
         AssayError: the plan's image is not there as recorded.
     """
-    named = of(plan.native(entry))
-    if plan.runtime != "docker" or named is None:
+    if plan.runtime != "docker" or of(plan.native(entry)) is None:
         return {}
     image = sandbox.check(plan.evaluator)
-    if named in (image.python, image.python_version):
+    return instead(plan, entry, image.python, image.python_version)
+
+
+def instead(plan: Plan, entry: EntryPlan, python: str, python_version: str) -> dict[str, Any]:
+    """The override that names an image's Python; empty where the entry names that one already, or none.
+
+    Args:
+        plan: The plan.
+        entry: The entry.
+        python: The image's interpreter.
+        python_version: Major and minor version of it.
+    """
+    named = of(plan.native(entry))
+    if plan.runtime != "docker" or named in (None, python, python_version):
         return {}
-    found: dict[str, Any] = {VARIABLE: image.python}
+    found: dict[str, Any] = {VARIABLE: python}
     for key in reversed(PATH):
         found = {key: found}
     return found

@@ -1,14 +1,15 @@
-"""The way of each taskset to its pinned data: verified first, then by the means the taskset itself offers.
+"""The way of each taskset to its pinned data: by the means the taskset itself offers.
 
 An evaluator's `[[route]]` says which: native options, a link in a fresh working directory (for tasksets that
 hardcode a hub name: the `datasets` library prefers a local path of that name), a variable, or the owned hub
-cache. Nothing is downloaded here and nothing repaired.
+cache. Nothing is downloaded here, nothing repaired, and nothing hashed: task data can be gigabytes, so they
+are read whole where it counts, when a run freezes its inputs (`assay.run.freeze`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from assay import data
 from assay.errors import ConfigurationError, PrerequisiteError
 from assay.evaluator import SNAPSHOT, Evaluator, Route
-from assay.plan import Plan
+from assay.plan import EntryPlan, Plan
 from assay.profile import merge
 
 ABSENT = Path("/nowhere")
@@ -65,24 +66,25 @@ class Routed:
         }
 
 
-def names(plan: Plan, evaluator: Evaluator) -> tuple[str, ...]:
-    """The data that a plan needs, by their names in `datasets.lock`, in the order of its entries."""
-    routes = (evaluator.route_of(plan.taskset(entry)) for entry in plan.entries)
+def names(plan: Plan, evaluator: Evaluator, entries: Sequence[EntryPlan] | None = None) -> tuple[str, ...]:
+    """The data that a plan, or some of its entries, need: names in `datasets.lock`, in the entries' order."""
+    chosen = plan.entries if entries is None else entries
+    routes = (evaluator.route_of(plan.taskset(entry)) for entry in chosen)
     return tuple(dict.fromkeys(route.data for route in routes if route is not None))
 
 
 def require(wanted: Iterable[str]) -> None:
-    """Verify all of these data.
+    """Go on only if all of these data are here, by their files' names and sizes.
 
     Raises:
         PrerequisiteError: some are not there; the message names all of them and the command for each.
-        VerificationError: some are not the pinned ones.
+        VerificationError: there is a file of another size, or one that is not pinned.
     """
     missing: list[str] = []
     reasons: list[str] = []
     for name in wanted:
         try:
-            data.verify(name)
+            data.find(name)
         except PrerequisiteError as error:
             missing.append(name)
             reasons.append(error.what)
@@ -95,16 +97,16 @@ def require(wanted: Iterable[str]) -> None:
 
 
 def to_data(evaluator: Evaluator, taskset: str) -> Routed:
-    """What the taskset is given, its data verified.
+    """What the taskset is given.
 
     Raises:
-        AssayError: the data are not there, or not the pinned ones.
+        AssayError: the data are not there, whole by names and sizes.
     """
     route = evaluator.route_of(taskset)
     if route is None:
         return Routed()
-    snapshot = data.verify(route.data)
-    return _routed(route, snapshot.path, snapshot.hub, snapshot.revision)
+    place = data.find(route.data)
+    return _routed(route, place.path, place.hub, place.revision)
 
 
 def to_nowhere(evaluator: Evaluator, taskset: str) -> Routed:
