@@ -19,7 +19,7 @@ from test_sandbox_refusals import assay
 
 from assay import sandbox
 from assay.errors import ConfigurationError, PrerequisiteError, VerificationError
-from assay.sandbox import helpers
+from assay.sandbox import helper_images
 from assay.sandbox.engine import connect
 from assay.sandbox.images import HelperPin
 from assay.sandbox.record import SANDBOX
@@ -43,7 +43,7 @@ class Pinned:
     client: DockerClient
 
     def settle(self, address: str | None = None) -> None:
-        helpers.settle_pinned(self.client, [self.pin], address or self.registry.address)
+        helper_images.settle_pinned(self.client, [self.pin], address or self.registry.address)
 
     @property
     def tagged(self) -> str | None:
@@ -104,10 +104,10 @@ def test_what_is_no_registrys_name_is_refused(given: str, monkeypatch: pytest.Mo
 def test_an_image_is_the_pinned_one_by_the_name_that_either_store_gives_it() -> None:
     pin = HelperPin(reference="a:1", manifest=DIGEST, config=f"sha256:{'1' * 64}")
 
-    helpers.verify(pin, {"Id": pin.config})
-    helpers.verify(pin, {"Id": pin.manifest})
+    helper_images.verify(pin, {"Id": pin.config})
+    helper_images.verify(pin, {"Id": pin.manifest})
     with pytest.raises(VerificationError) as caught:
-        helpers.verify(pin, {"Id": f"sha256:{'2' * 64}"})
+        helper_images.verify(pin, {"Id": f"sha256:{'2' * 64}"})
     assert "docker tag a:1 localhost/other-a:1; docker rmi a:1" in caught.value.next
 
 
@@ -115,13 +115,13 @@ def test_an_image_is_the_pinned_one_by_the_name_that_either_store_gives_it() -> 
 def test_a_helper_is_pulled_by_digest_tagged_and_recorded(pinned: Pinned) -> None:
     pinned.settle()
 
-    (helper,) = helpers.settle(pinned.client, [pinned.pin], None)
+    (helper,) = helper_images.settle(pinned.client, [pinned.pin], None)
     assert helper.image_id == pinned.tagged
     assert helper.image_id in (pinned.pin.config, pinned.pin.manifest)
     assert helper.config_digest == pinned.pin.config
     assert pinned.pin.manifest in helper.manifest_digests
     assert (helper.pinned, helper.ours, len(helper.diff_ids)) == (True, False, 1)
-    helpers.compare(pinned.client, [helper])
+    helper_images.compare(pinned.client, [helper])
 
 
 @pytest.mark.docker

@@ -1,4 +1,4 @@
-"""Tiny checkouts for the set-up's tests."""
+"""Tiny checkouts for the set-up's tests, without and with pinned sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from upstream import World, as_it_was, make_world
 
 from tiny_checkout import Tiny, make
 
@@ -33,3 +34,31 @@ def whole(original: Tiny) -> Iterator[Tiny]:
     yield original
     shutil.rmtree(original.root)
     shutil.copytree(original.root.with_name("saved"), original.root, symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A checkout whose source is not there; each test leaves it so."""
+    return make_world(tmp_path_factory.mktemp("empty") / "world")
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A checkout whose source was fetched."""
+    world = make_world(tmp_path_factory.mktemp("fetched") / "world")
+    world.fetch()
+    return world
+
+
+@pytest.fixture
+def world(empty: World) -> Iterator[World]:
+    """A checkout whose source is not there."""
+    with as_it_was(empty) as found:
+        yield found
+
+
+@pytest.fixture
+def here(fetched: World) -> Iterator[World]:
+    """A checkout whose source is there."""
+    with as_it_was(fetched) as found:
+        yield found

@@ -272,3 +272,21 @@ def as_it_was(world: World) -> Iterator[World]:
     finally:
         shutil.rmtree(root)
         saved.rename(root)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def refuse(world: World, *reasons: str, words: tuple[str, ...] = ("--sources-only",)) -> None:
+    """A set-up refuses the checkout, says why and how to go on, and changes nothing of it."""
+    before = tree(world.source)
+    done = world.setup(*words)
+    assert done.returncode == 5, done.stderr
+    for reason in reasons:
+        assert reason in done.stderr
+    assert "it is left as it is" in done.stderr
+    moved = "next: mv eval/.sources/envs eval/.sources/envs.saved && eval/scripts/setup --sources-only"
+    assert moved in done.stderr
+    assert tree(world.source) == before

@@ -21,7 +21,7 @@ from assay.console import say, step
 from assay.digest import combined_digest, sha256_file, value_digest
 from assay.errors import AssayError, PrerequisiteError, RunError
 from assay.paths import owned_directory
-from assay.sandbox import helpers
+from assay.sandbox import helper_images
 from assay.sandbox.archive import Image, Layer, layer_from_export, make_image, write_archive
 from assay.sandbox.check import again, compare, read_current
 from assay.sandbox.context import make_context
@@ -68,7 +68,7 @@ def build(
         work = owned_directory(folder() / "work")
         try:
             with connect(WORK_WITHIN_S) as client:
-                helpers.settle_pinned(client, recipe.helpers, chosen)
+                helper_images.settle_pinned(client, recipe.helpers, chosen)
                 found = built_before(client, recipe, base)
                 if found is not None:
                     return found
@@ -87,7 +87,7 @@ def built_before(client: DockerClient, recipe: Recipe, base: BaseChoice) -> Sand
         compare(client, record)
         if base not in ("auto", record.image.base):
             return None
-        settled = helpers.settle(client, recipe.helpers, helper_made(client, record.image))
+        settled = helper_images.settle(client, recipe.helpers, helper_made(client, record.image))
     except AssayError as error:
         logger.info("building, because %s", error)
         return None
@@ -104,7 +104,7 @@ def helper_made(client: DockerClient, image: SandboxImage) -> str | None:
     return None if found is None else str(found["Id"])
 
 
-def ids(settled: tuple[helpers.Helper, ...]) -> dict[str, str]:
+def ids(settled: tuple[helper_images.Helper, ...]) -> dict[str, str]:
     """Each helper's id by its tag."""
     return {helper.reference: helper.image_id for helper in settled}
 
@@ -160,7 +160,7 @@ def assemble(client: DockerClient, kind: BaseKind, base: Base, recipe: Recipe, w
         made = make_images(recipe, digest, layer, settings, str(client.version()["Arch"]))
         write_archive(work / "image.tar", layer, made)
         loaded = load_images_from(client, work / "image.tar", made)
-    settled = helpers.settle(client, recipe.helpers, loaded[1] if len(loaded) > 1 else None)
+    settled = helper_images.settle(client, recipe.helpers, loaded[1] if len(loaded) > 1 else None)
     image = SandboxImage(
         evaluator=recipe.evaluator,
         reference=made[0].tags[0],
@@ -195,12 +195,16 @@ def make_images(
 ) -> tuple[Image, ...]:
     """The images of the layer: the sandbox, and, where a helper is to be made here, the same as root."""
     epoch = recipe.images.time.epoch
-    labelled = {**settings, "Labels": {helpers.ROLE: "sandbox", "assay.recipe": digest}}
+    labelled = {**settings, "Labels": {helper_images.ROLE: "sandbox", "assay.recipe": digest}}
     sandbox = make_image(layer, (), labelled, epoch, architecture)
     tag = f"{SANDBOX}:{recipe.evaluator}-{digest[:12]}-{sandbox.config_digest.removeprefix('sha256:')[:12]}"
     images = [replace(sandbox, tags=(tag,))]
     if any(pin.made for pin in recipe.helpers):
-        as_root = {**settings, "User": "", "Labels": {helpers.ROLE: helpers.MADE, "assay.recipe": digest}}
+        as_root = {
+            **settings,
+            "User": "",
+            "Labels": {helper_images.ROLE: helper_images.MADE, "assay.recipe": digest},
+        }
         tag = helper_tag(recipe.evaluator, digest, layer.diff_id)
         images.append(make_image(layer, (tag,), as_root, epoch, architecture))
     return tuple(images)

@@ -8,7 +8,7 @@ from docker import DockerClient
 
 from assay.digest import combined_digest
 from assay.errors import PrerequisiteError, VerificationError
-from assay.sandbox import helpers
+from assay.sandbox import helper_images
 from assay.sandbox.engine import FAILURES, connect, require_engine
 from assay.sandbox.load import inspect, layers
 from assay.sandbox.recipe import Recipe, changed, load_recipe
@@ -32,7 +32,7 @@ def check(evaluator: str, runtime: Path | None = None) -> SandboxImage:
     try:
         with connect() as client:
             compare(client, record)
-            helpers.compare(client, record.helpers)
+            helper_images.compare(client, record.helpers)
     except FAILURES as error:
         why = str(error).splitlines()[0]
         raise PrerequisiteError("the Docker engine failed", why, again(evaluator)) from error

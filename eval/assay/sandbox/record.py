@@ -18,7 +18,7 @@ from assay.digest import canonical_json
 from assay.errors import PrerequisiteError, VerificationError
 from assay.files import read_json, write_json_atomic
 from assay.paths import OWNED, owned_directory, relative
-from assay.sandbox.helpers import Helper
+from assay.sandbox.helper_images import Helper
 from assay.sandbox.images import BaseKind
 
 SANDBOX = OWNED / "sandbox"
