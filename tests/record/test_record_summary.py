@@ -210,6 +210,17 @@ def test_why_rows_failed_is_told_with_the_most_frequent_reason_first() -> None:
     assert failures([sample(1, "scored", 1.0)]) == ()
 
 
+def test_words_of_a_stranger_make_no_markup_in_the_markdown() -> None:
+    rows = [sample(0, "scored", 1.0, 0, "f | 9 | <b>\n# h")]
+    problem = "a\n\n# b [c](http://d) <img> `e`\x1b[2J"
+    text = markdown(summary_of(rows, problems=(problem,), model="<i>m|n"))
+    assert "- problem: a # b \\[c](http://d) \\<img> \\`e\\`" in text
+    assert "\x1b" not in text
+    assert not [line for line in text.splitlines()[1:] if line.startswith("#")]
+    (row,) = [line for line in text.splitlines() if line.startswith("| f ")]
+    assert row.replace("\\|", "").count("|") == 11
+
+
 def test_a_summary_of_another_form_is_named_with_how_to_read_it(tmp_path: Path) -> None:
     rows = [sample(0, "scored", 1.0)]
     path = tmp_path / "summary.json"

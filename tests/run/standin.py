@@ -33,7 +33,8 @@ class StandIn:
     """The server; `reply` is asked with the number of the request (from 0) and its body.
 
     `identity`, where there is one, answers `/identity` with the number of that request; `documents` answer
-    other paths, `/v1/models` too, as JSON values or as bytes.
+    other paths, `/v1/models` too, as JSON values or as bytes. While it is `loading` it
+    answers 503 to each question.
     """
 
     reply: Callable[[int, dict[str, Any]], Reply] = lambda number, body: Reply()
@@ -47,6 +48,7 @@ class StandIn:
     requests: list[dict[str, Any]] = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
+    loading: bool = False
 
     def __enter__(self) -> StandIn:
         outer = self
@@ -72,7 +74,9 @@ class StandIn:
                 return False
 
             def do_GET(self) -> None:
-                if self.path in outer.documents:
+                if outer.loading:
+                    self.answer(503, b'{"error":{"message":"Loading model","type":"unavailable_error"}}')
+                elif self.path in outer.documents:
                     if self.authorised():
                         value = outer.documents[self.path](outer.told[self.path])
                         outer.told[self.path] += 1

@@ -285,6 +285,13 @@ def test_a_wrong_key_is_refused_at_the_first_probe(toy: Toy, runs: Path, tmp_pat
     assert CANARY not in done.err + done.out
 
 
+def test_a_server_that_still_loads_its_model_is_told_as_not_ready(toy: Toy, runs: Path) -> None:
+    with StandIn(loading=True) as server:
+        words = ("--base-url", server.base_url, "--model", "stand-in", "--runs", runs, "--json")
+        done = toy.run("run", "pair", *words)
+    refused(done, 3, "is not ready", "answered 503", "wait until it is")
+
+
 def test_a_wrong_model_name_is_answered_with_the_nearest(toy: Toy, runs: Path) -> None:
     with StandIn(model="qwen-small") as server:
         words = ("--base-url", server.base_url, "--model", "qwen-smal", "--runs", runs, "--json")

@@ -79,17 +79,21 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         VerificationError: a line is not a JSON object.
     """
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        file = path.open("rb")
     except FileNotFoundError:
         return
-    for number, line in enumerate(lines, start=1):
-        try:
-            value = json.loads(line)
-            if not isinstance(value, dict):
-                raise ValueError("it is not a JSON object")
-        except (ValueError, RecursionError) as error:
-            raise VerificationError(f"{path} line {number} is not a row", str(error)) from error
-        yield number, value
+    with file:
+        # Line by line: the traces of a long run need not fit into memory.
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                value = json.loads(line)
+                if not isinstance(value, dict):
+                    raise ValueError("it is not a JSON object")
+            except (ValueError, RecursionError) as error:
+                raise VerificationError(f"{path} line {number} is not a row", str(error)) from error
+            yield number, value
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ HEADINGS = (
     "distinct",
 )
 
+MARKUP = frozenset("\\`<[|")
 SHORT_HEADINGS = ("family", "n", "err", "cut", "miss", "score", "95 %", "const", "dist")
 
 
@@ -187,9 +188,15 @@ def table(summary: Summary) -> Table:
 
 def markdown(summary: Summary) -> str:
     """The whole summary as Markdown."""
-    lines = [f"# {summary.profile}", "", *(f"- {line}" for line in headlines(summary)[1:]), ""]
-    lines.insert(2, f"{summary.description}\n")
+    lines = [f"# {summary.profile}", "", *(f"- {plain(line)}" for line in headlines(summary)[1:]), ""]
+    lines.insert(2, f"{plain(summary.description)}\n")
     lines.append("| " + " | ".join(HEADINGS) + " |")
     lines.append("|---" * len(HEADINGS) + "|")
-    lines += ["| " + " | ".join(cells(family)) + " |" for family in summary.families]
+    lines += ["| " + " | ".join(map(plain, cells(family))) + " |" for family in summary.families]
     return "\n".join([*lines, "", *(f"- {note}" for note in FOOTNOTES)]) + "\n"
+
+
+def plain(text: str) -> str:
+    """A text of anybody's as one line of Markdown that shows it: it makes no link, tag, cell or heading."""
+    shown = printable(" ".join(text.split()))
+    return "".join(f"\\{character}" if character in MARKUP else character for character in shown)

@@ -73,7 +73,7 @@ class Summary(BaseModel):
             cancelled.
         problems: Faults that fail the run: a changed input or server, rows nobody planned.
         notes: What else went wrong, in words.
-        runtime: "docker" or "subprocess".
+        runtime: Where rollouts ran: "docker", "subprocess", or "none" where the evaluator starts no program.
         egress: "cut" or "not enforced".
         model: The name asked of the server.
         server: The server's `system_fingerprint` as it claims it, None where it offers no identity.

@@ -83,6 +83,12 @@ def probe(endpoint: Endpoint) -> Identity:
     told: dict[str, Any] = {}
     with httpx.Client(headers=headers, timeout=TIMEOUT, trust_env=False) as client:
         status, listing = _get(client, endpoint, f"{endpoint.base_url}/models")
+        if status == httpx.codes.SERVICE_UNAVAILABLE:
+            raise PrerequisiteError(
+                f"the server at {endpoint.base_url} is not ready",
+                f"/v1/models answered {status}: it may still load its model",
+                "wait until it is, then run again",
+            )
         if status != httpx.codes.OK:
             raise refused(endpoint, f"/v1/models answered {status}")
         items = _items(listing)

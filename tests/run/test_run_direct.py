@@ -1,0 +1,78 @@
+"""The direct lane as a user runs it, cut short: its records are scored, and audited from the run alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standin import Reply, StandIn
+
+from assay.files import read_jsonl
+from pinned.site import Site
+from tests.profiles.short_pins import Cut, short
+
+pytestmark = pytest.mark.slow
+
+MODEL = "qwen3.8-27b"
+KEY = "canary-5e0c1d7a92"
+CUTS = {"direct-smoke": {"mrcr-64k": Cut(1), "graphwalks-bfs": Cut(2)}}
+
+
+def nothing(number: int, body: dict[str, Any]) -> Reply:
+    """The answer of who found no node."""
+    return Reply(text="Final Answer: []")
+
+
+@pytest.fixture(scope="module")
+def ran(pinned_direct: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """The run directory of two entries, and the pin set that it was made under."""
+    folder = tmp_path_factory.mktemp("direct")
+    key, runs = folder / "key", folder / "runs"
+    key.touch(mode=0o600)
+    key.write_text(KEY)
+    runs.mkdir()
+    with (
+        StandIn(reply=nothing, key=KEY, model=MODEL) as server,
+        short(CUTS, {"sampling": {"max_tokens": 24}}) as pins,
+    ):
+        words = ("direct-smoke", "--base-url", server.base_url, "--runs", runs, "--pins", pins, "--json")
+        done = pinned_direct.run("run", *words, QWEN_API_KEY_FILE=str(key))
+        assert done.returncode == 0, done.stderr
+        yield Path(json.loads(done.stdout.splitlines()[-1])["run_dir"]), pins
+
+
+def audited(site: Site, run: Path, pins: Path) -> dict[str, list[str]]:
+    """What failed in the audit, with its evidence."""
+    done = site.run("audit", run, "--pins", pins, "--json")
+    assert done.returncode == 5, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return {item["name"]: item["evidence"] for item in answer["checks"] if item["verdict"] == "FAIL"}
+
+
+def test_each_rollout_of_the_direct_lane_has_a_row(ran: tuple[Path, Path]) -> None:
+    rows = list(read_jsonl(ran[0] / "samples.jsonl"))
+    assert [row["entry"] for row in rows] == ["mrcr-64k", "graphwalks-bfs", "graphwalks-bfs"]
+    assert {row["status"] for row in rows} == {"scored"}
+
+
+def test_the_direct_lane_is_audited_from_the_run_alone(pinned_direct: Site, ran: tuple[Path, Path]) -> None:
+    assert list(audited(pinned_direct, *ran)) == ["pins"]
+
+
+def test_a_reward_changed_in_the_direct_lane_is_found(
+    pinned_direct: Site, ran: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, pins = ran
+    copy = tmp_path / run.name
+    shutil.copytree(run, copy, symlinks=True)
+    (record,) = copy.glob("mrcr-64k/evals/*/*/results.jsonl")
+    record.write_text(re.sub(r'"reward": ?[0-9.]+', '"reward": 0.75', record.read_text(), count=1))
+
+    found = audited(pinned_direct, copy, pins)
+
+    assert found.keys() == {"files", "samples", "summary", "pins"}
