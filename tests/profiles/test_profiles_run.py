@@ -7,6 +7,7 @@ and recorded, that all of it is computed again, and that the record never passes
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,6 +165,24 @@ def test_the_audit_computes_everything_again_and_never_takes_it_for_pinned(
         done = pinned.run("audit", found.run, "--pins", found.pins, "--json")
         assert done.returncode == 5, profile
         assert json.loads(done.stdout.splitlines()[-1])["failed"] == ["pins"], done.stdout
+
+
+def test_a_container_without_its_limit_is_found_in_the_record(
+    pinned: Site, ran: dict[str, Ran], tmp_path: Path
+) -> None:
+    found = ran["smoke"]
+    copy = tmp_path / found.run.name
+    shutil.copytree(found.run, copy, symlinks=True)
+    path = copy / "provenance/containers/aime24.json"
+    value = json.loads(path.read_text())
+    for container in value["containers"]:
+        container["pids"] = None
+    path.write_text(json.dumps(value))
+    done = pinned.run("audit", copy, "--pins", found.pins, "--json")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["failed"] == ["files", "pins", "isolation"], done.stdout
+    (isolation,) = [check for check in answer["checks"] if check["name"] == "isolation"]
+    assert all("is not held to its limit of processes" in line for line in isolation["evidence"])
 
 
 def test_the_key_stands_in_no_file_of_a_record(ran: dict[str, Ran]) -> None:

@@ -9,6 +9,7 @@ from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.plan import OwnServer, Part
 from assay.record.asked import sampling
+from assay.record.episodes import TRACES, containers
 from assay.run.declared import contradiction
 from assay.run.identity import differences
 
@@ -69,7 +70,7 @@ def _changes(case: Case, part: Callable[[dict[str, Any]], dict[str, Any]]) -> li
 
 
 def isolation(case: Case) -> Check:
-    """Each rollout ran where the plan says; whether the network was cut."""
+    """Each rollout ran where the plan says, within the planned limits; whether the network was cut."""
     said = case.json(case.provenance / "environment.json")
     faults = [
         f"provenance/environment.json: {name} is {said.get(name)}, planned {planned}"
@@ -88,11 +89,30 @@ def isolation(case: Case) -> Check:
         image = _table(case.json(case.provenance / "sandbox.json"), "image")
         if image.get("image_id") != case.plan.image:
             faults.append(f"provenance/sandbox.json is of {image.get('image_id')}, planned {case.plan.image}")
+        faults += _unbounded(case)
     if faults:
         return Check("isolation", "FAIL", tuple(faults))
     if case.plan.egress != "cut":
         return Check("isolation", "UNKNOWN", (f"runtime: {case.plan.runtime}; egress: {case.plan.egress}",))
     return Check("isolation", "PASS", (f"runtime: docker, image {case.plan.image}; egress: cut",))
+
+
+def _unbounded(case: Case) -> list[str]:
+    """Containers of rollouts that are not recorded as held to the planned limits."""
+    limits = case.plan.docker.model_dump(mode="json")
+    faults = []
+    for entry in case.plan.entries:
+        for part in entry.parts:
+            name = f"provenance/containers/{part.folder}.json"
+            record = case.json(case.run / name)
+            if record.get("limits") != limits:
+                faults.append(f"{name}: the limits are {record.get('limits')}, planned {limits}")
+            held = {str(item["id"]): item["pids"] for item in record["containers"]}
+            for wanted in containers(case.run / part.folder / TRACES):
+                found = {pids for known, pids in held.items() if known.startswith(wanted)}
+                if found != {case.plan.docker.pids}:
+                    faults.append(f"{name}: container {wanted} is not held to its limit of processes")
+    return faults
 
 
 def requests(case: Case) -> Check:
