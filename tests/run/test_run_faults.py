@@ -143,6 +143,23 @@ def test_a_server_whose_identity_changes_in_mid_run_fails_it(toy: Toy, runs: Pat
     assert before != after
 
 
+def test_rewards_of_what_was_asked_are_told_though_another_entry_was_never_begun(
+    toy: Toy, runs: Path
+) -> None:
+    def identity(number: int) -> dict[str, Any]:
+        # Asked at the beginning, before the first entry and after it.
+        return {"schema": "assay/identity/v1", "system_fingerprint": f"assay-{number // 2}"}
+
+    with StandIn(identity=identity) as server:
+        done = toy.run(*other(server, runs))
+    assert done.code == 5, done.err
+    told = toy.run("reward", done.json["run_dir"], "--json")
+    assert told.code == 5, told.err
+    assert told.json["unrecorded"] == ["second"]
+    assert told.json["entries"]["first"]["agree"] is True
+    assert "second: nothing is recorded" in told.out
+
+
 def test_a_server_without_an_identity_is_recorded_as_offering_none(toy: Toy, runs: Path) -> None:
     with StandIn() as server:
         done = toy.run(*other(server, runs, "second"))

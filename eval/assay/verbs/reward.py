@@ -67,11 +67,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def reward(arguments: argparse.Namespace) -> int:
-    """Print both rewards of each entry; exit 5 when they differ."""
+    """Print both rewards of each entry; exit 5 when they differ, or an entry has no record."""
     load_state(arguments.run)
     plan = load_plan(arguments.run / NAME)
     samples, _ = derive(arguments.run, plan, load_tasks(arguments.run, plan))
-    entries = {entry.name: compare(arguments.run, plan, entry, samples) for entry in plan.entries}
+    begun = [entry for entry in plan.entries if recorded(arguments.run, plan, entry)]
+    never = [entry.name for entry in plan.entries if entry not in begun]
+    # Where nothing was recorded at all, the comparison says so.
+    entries = {entry.name: compare(arguments.run, plan, entry, samples) for entry in begun or plan.entries}
+    for name in never:
+        print(printable(f"{name}: nothing is recorded"))
     for name, found in entries.items():
         line = f"{name}: upstream {found.upstream:.6f}, assay {found.assay:.6f} over {found.rows} rows"
         print(printable(line if found.agree else f"{line}: they differ"))
@@ -79,16 +84,23 @@ def reward(arguments: argparse.Namespace) -> int:
             print(f"  {found.failed:.6f} of the sum stands in rows that our score counts as 0")
         if found.nulls:
             print("  the guide's command stops at a reward that was never given (null): left out here")
-    same = all(found.agree for found in entries.values())
+    same = not never and all(found.agree for found in entries.values())
     if arguments.json:
         answer(
             {
                 "run_dir": str(arguments.run.resolve()),
                 "status": "same" if same else "differs",
                 "entries": {name: asdict(found) for name, found in entries.items()},
+                "unrecorded": never,
             }
         )
     return 0 if same else VerificationError.exit_code
+
+
+def recorded(run: Path, plan: Plan, entry: EntryPlan) -> bool:
+    """Whether any of an entry's native invocations left a record."""
+    reader = dialects.of(plan.dialect)
+    return any(reader.record(run / part.folder).is_file() for part in entry.parts)
 
 
 def compare(run: Path, plan: Plan, entry: EntryPlan, samples: Sequence[Sample]) -> Compared:
