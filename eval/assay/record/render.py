@@ -72,11 +72,11 @@ def cells(family: FamilyScore) -> tuple[str, ...]:
 def headlines(summary: Summary) -> list[str]:
     """What must be read before the scores, one sentence each."""
     counts = summary.counts
-    server = summary.server or "offers no identity"
+    server = f"{summary.server} (claimed)" if summary.server else "offers no identity"
     lines = [
         f"{summary.profile}: {summary.description}",
         *pins_said(summary.pins),
-        f"status: {summary.status}; model {summary.model}; server {server} (claimed)",
+        f"status: {summary.status}; model {summary.model}; server {server}",
         f"runtime: {summary.runtime}; egress: {summary.egress}",
         f"{counts.planned} planned = {counts.scored} scored + {counts.errored} errored "
         f"+ {counts.truncated} truncated (scored all the same) + {counts.missing} missing; "
