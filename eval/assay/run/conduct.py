@@ -40,6 +40,7 @@ from assay.run.directory import create
 from assay.run.endpoint import Endpoint, probe
 from assay.run.freeze import changes, during, freeze
 from assay.run.guard import Guard, guard
+from assay.run.keeper import keeper
 from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.progress import Progress
@@ -271,10 +272,11 @@ def _run_part(
     provenance.record_launch(launch, words, said, plan.key_variable, cwd, routed)
     env = native.environment(plan, scratch, endpoint.key, run.name, routed) | said
     log = run / "run.log"
-    with progress.timed("native"), log.open("ab") as stream:
+    with progress.timed("native"), log.open("ab") as stream, ExitStack() as kept:
         child = start(words, env=env, cwd=cwd, stdout=stream, death_signal=signal.SIGTERM)
         watching = guard(run.name, plan.docker, child.pid) if plan.runtime == "docker" else None
         try:
+            kept.enter_context(keeper(child))
             watch(
                 f"{plan.profile}/{part.folder}",
                 entry.tasks * part.rollouts,
