@@ -1,0 +1,1 @@
+"""Backends: how each evaluator is spoken to. One subprocess a job; no evaluator is imported."""
