@@ -1,0 +1,1 @@
+"""The coordinator: who runs when, and the directory in which all of it is kept."""
