@@ -21,7 +21,7 @@ from assay.errors import VerificationError
 from assay.plan import Part
 from assay.record import dialects
 from assay.record.derive import samples_of
-from assay.record.native import Row, output_digest
+from assay.record.native import Row, has_thought, output_digest
 from assay.record.sample import PlannedTask, Sample, TaskPlan
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -186,6 +186,15 @@ def test_generated_output_differs_by_thinking_and_calls_but_not_by_drawn_ids() -
     assert output_digest([said(), said()]) != plain
     assert output_digest([said(reasoning_content=None, tool_calls=None)]) == plain
     assert output_digest([]) is None
+
+
+def test_thinking_is_what_stands_apart_from_an_answer() -> None:
+    def said(**message: Any) -> dict[str, Any]:
+        return {"role": "assistant", "content": "<think>4</think>", **message}
+
+    assert has_thought([said(reasoning_content="hm"), said()]) is True
+    assert has_thought([said(reasoning_content=" \n"), said(reasoning_content=None)]) is False
+    assert has_thought([]) is None
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -83,6 +83,7 @@ def _sample(entry: str, task: PlannedTask, part: Part, rollout: int, record: str
         status="missing" if row is None else _status(row),
         error=found.error,
         empty=ok and found.empty,
+        thinking=found.thinking,
         finish_reason=found.finish_reason,
         stop_condition=found.stop_condition,
         prompt_tokens=found.prompt_tokens,

@@ -40,6 +40,7 @@ class Row(BaseModel):
         prompt_digest: SHA-256 over the canonical JSON of the messages before the model's first.
         answer_digest: SHA-256 of the text of the model's last message; None when there is none.
         empty: That message has no visible text, or there is none.
+        thinking: The model thought apart from its answers; None where it generated nothing.
         output_digest: SHA-256 over all that the model generated, thinking and tool calls included.
         prompt_tokens: Tokens read, those of earlier turns counted once.
         completion_tokens: Tokens generated.
@@ -64,6 +65,7 @@ class Row(BaseModel):
     prompt_digest: str | None = None
     answer_digest: str | None = None
     empty: bool = True
+    thinking: bool | None = None
     output_digest: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -117,6 +119,13 @@ def answer_digest(messages: Sequence[Mapping[str, Any]]) -> str | None:
 def is_empty(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the last message that the model generated shows nothing."""
     return not messages or not text_of(messages[-1]).strip()
+
+
+def has_thought(messages: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether any message holds thinking apart from its text; None when the model generated none."""
+    if not messages:
+        return None
+    return any(str(message.get("reasoning_content") or "").strip() for message in messages)
 
 
 def output_digest(messages: Sequence[Mapping[str, Any]]) -> str | None:

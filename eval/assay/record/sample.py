@@ -47,6 +47,8 @@ class Sample(BaseModel):
         status: What became of it.
         error: Kind and message of the failure, for an errored row.
         empty: The answer has no visible text.
+        thinking: The model thought apart from its answer, as the record shows it; None where no record tells.
+        unparsed: The scorer found no answer in the text; None where no record tells.
         finish_reason: Of the last model call.
         stop_condition: Why the harness ended the rollout.
         prompt_tokens: Tokens sent, cached ones included where the server tells; those of earlier turns once.
@@ -74,6 +76,8 @@ class Sample(BaseModel):
     status: Status
     error: str | None
     empty: bool
+    thinking: bool | None = None
+    unparsed: bool | None = None
     finish_reason: str | None
     stop_condition: str | None
     prompt_tokens: int | None
