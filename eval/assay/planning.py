@@ -11,7 +11,7 @@ from assay.evaluator import Evaluator, load_evaluator
 from assay.paths import relative
 from assay.plan import EGRESS, EntryPlan, OtherServer, OwnServer, Plan
 from assay.profile import EntryFacts, Profile, RuntimeKind, choose_entries
-from assay.run.endpoint import check_url
+from assay.run.address import check_url
 
 
 def make_plan(

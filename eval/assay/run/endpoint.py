@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import httpx
 
-from assay.errors import ConfigurationError, PrerequisiteError
+from assay.errors import PrerequisiteError
 from assay.names import nearest
 from assay.run.container import Search, search
 from assay.run.identity import MODELS, PROPS, VERSION, Identity, redact
@@ -41,33 +40,6 @@ class Endpoint:
     key: Key | None
     container: str | None = None
     own: bool = False
-
-
-def check_url(base_url: str) -> str:
-    """The URL without a trailing slash.
-
-    Raises:
-        ConfigurationError: it is not http(s) with a host, does not end in /v1, or holds a user, a query or a
-            fragment (where secrets hide).
-    """
-    what = "the endpoint's address cannot be used"
-    advice = "give it as http://HOST:PORT/v1, the key in a file"
-    try:
-        parts = urlsplit(base_url)
-        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits:
-        # Not shown: what does not parse as an address may hold a password anywhere.
-        raise ConfigurationError(what, "it is not an http or https address", advice)
-    why = ""
-    if parts.username or parts.password or parts.query or parts.fragment:
-        why = "it holds a user, a query or a fragment, and those would be saved in clear"
-    elif not parts.path.rstrip("/").endswith("/v1"):
-        why = "it does not end in /v1"
-    if why:
-        raise ConfigurationError(f"{what}: {parts.scheme}://{parts.hostname}{parts.path}", why, advice)
-    return base_url.rstrip("/")
 
 
 def probe(endpoint: Endpoint) -> Identity:

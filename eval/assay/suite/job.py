@@ -93,8 +93,8 @@ class Job(Table):
     @model_validator(mode="after")
     def _not_taken(self) -> Self:
         if self.id in RESERVED:
-            raise ValueError(f"the id {self.id!r} is the name of a run's own folder")
+            raise ValueError(f"the id {self.id!r} is a name of the run's own")
         return self
 
 
-RESERVED = frozenset({"provenance", "answers"})
+RESERVED = frozenset({"provenance", "answers", "lock"})

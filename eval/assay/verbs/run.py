@@ -22,9 +22,10 @@ from assay.profile import find_profile
 from assay.record.render import pins_said, show
 from assay.record.summary import EXIT_CODES
 from assay.run import native, route
+from assay.run.address import check_url
 from assay.run.conduct import OWNER, Finished, conduct, forget_the_dead
 from assay.run.declared import Declared, read_declared
-from assay.run.endpoint import Endpoint, check_url, probe
+from assay.run.endpoint import Endpoint, probe
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
 from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
