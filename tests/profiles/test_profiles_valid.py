@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,36 +44,66 @@ def planned(name: str) -> Plan:
     return make_plan(profile, None, runtime, "assay-sandbox" if runtime == "docker" else None)
 
 
-def test_the_evaluator_takes_every_entry_of_every_profile_and_resolves_what_is_asked(
-    pinned: Site, test_pins: None, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Launch:
+    """One part of an entry as the evaluator is given it.
+
+    Attributes:
+        name: Its profile, entry and part.
+        words: The arguments of the evaluator's dry run.
+        config: What is asked, the run's own values laid over it.
+        resolved: Where the evaluator writes what it made of that.
+    """
+
+    name: str
+    words: list[str]
+    config: Mapping[str, Any]
+    resolved: Path
+
+
+def launches(plan: Plan, folder: Path, parts: int = 2) -> Iterator[Launch]:
+    """What the evaluator is given for each entry of a plan, up to so many parts of it."""
+    evaluator = load_evaluator(plan.evaluator)
+    speech = dialect.of(plan.dialect)
+    for entry in plan.entries:
+        routed = route.to_nowhere(evaluator, plan.taskset(entry)).overrides
+        for part in entry.parts[:parts]:
+            output = folder / plan.profile
+            over = overrides(plan, entry, part, "http://127.0.0.1:1/v1", "m", output, "run", routed)
+            files = speech.write(folder / "launch" / plan.profile / part.folder, entry.launch, over)
+            yield Launch(
+                f"{plan.profile}/{part.folder}",
+                speech.dry_run(evaluator, files)[1:],
+                merge(plan.native(entry), over),
+                output / part.folder / "configs/resolved/eval.json",
+            )
+
+
+def refusals(asked: Sequence[Launch], folder: Path) -> list[str | None]:
+    """What the evaluator says of each launch, None where it takes it; it is imported once for all of them."""
     evaluator = load_evaluator("prime-envs")
-    launches: list[list[str]] = []
-    asked: list[tuple[str, Mapping[str, Any], Path]] = []
-    for plan in map(planned, UPSTREAM):
-        for entry in plan.entries:
-            routed = route.to_nowhere(evaluator, plan.taskset(entry)).overrides
-            for part in entry.parts[:2]:
-                output = tmp_path / plan.profile
-                over = overrides(plan, entry, part, "http://127.0.0.1:1/v1", "m", output, "run", routed)
-                speech = dialect.of(plan.dialect)
-                files = speech.write(tmp_path / "launch" / plan.profile / part.folder, entry.launch, over)
-                launches.append(speech.dry_run(evaluator, files)[1:])
-                place = output / part.folder / "configs/resolved/eval.json"
-                asked.append((f"{plan.profile}/{part.folder}", merge(plan.native(entry), over), place))
     done = subprocess.run(
         [evaluator.binaries / "python", "-P", SIDE],
-        input=json.dumps(launches),
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **evaluator.environment},
+        input=json.dumps([launch.words for launch in asked]),
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **evaluator.environment},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=True,
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == [None] * len(launches)
-    for name, config, place in asked:
-        assert lacking(config, json.loads(place.read_text("utf-8")), name) == []
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == len(asked)
+    return [None if said is None else str(said) for said in found]
+
+
+def test_the_evaluator_takes_every_entry_of_every_profile_and_resolves_what_is_asked(
+    pinned: Site, test_pins: None, tmp_path: Path
+) -> None:
+    asked = [launch for name in UPSTREAM for launch in launches(planned(name), tmp_path)]
+    assert refusals(asked, tmp_path) == [None] * len(asked)
+    for launch in asked:
+        assert lacking(launch.config, json.loads(launch.resolved.read_text("utf-8")), launch.name) == []
     seeds = {path.parts[-4] for path in tmp_path.glob("full-sampled/aime24/*/configs/resolved/eval.json")}
     assert seeds == {"seed-0", "seed-1"}
 
@@ -108,9 +139,23 @@ MISSPELT: dict[str, tuple[str, str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", MISSPELT)
-def test_what_the_evaluator_does_not_know_is_refused_in_its_own_words(pinned: Site, what: str) -> None:
-    profile, entry, native, said = MISSPELT[what]
+def test_what_the_evaluator_does_not_know_is_refused_by_it(
+    pinned: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    for number, (profile, entry, own, _) in enumerate(MISSPELT.values()):
+        with short({profile: {entry: Cut(1, native=own)}}, {"sampling": {}}) as pins:
+            monkeypatch.setenv(pinset.VARIABLE, str(pins))
+            asked += launches(planned(profile), tmp_path / str(number))
+    monkeypatch.setenv(pinset.VARIABLE, str(PINS))
+    found = refusals(asked, tmp_path)
+    for (what, case), told in zip(MISSPELT.items(), found, strict=True):
+        assert told is not None, what
+        assert case[-1] in told.replace("_", "-"), what
+
+
+def test_the_command_tells_what_the_evaluator_refuses_in_its_own_words(pinned: Site) -> None:
+    profile, entry, native, said = MISSPELT["an option of the command"]
     with short({profile: {entry: Cut(1, native=native)}}, {"sampling": {}}) as pins:
         done = pinned.run("run", profile, "--dry-run", "--json", "--pins", pins, **NOTHING)
         path = f"{pins.name}/configs/{profile}/{entry}.toml"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,9 +23,12 @@ from assay.errors import ConfigurationError, PrerequisiteError, VerificationErro
 from assay.sandbox import helper_images
 from assay.sandbox.engine import connect
 from assay.sandbox.images import HelperPin
+from assay.sandbox.recipe import load_recipe
 from assay.sandbox.record import SANDBOX
 from assay.sandbox.registry import VARIABLE, choose_registry, place
 
+# By its name: the package has a function of the same one.
+building = importlib.import_module("assay.sandbox.build")
 DIGEST = f"sha256:{'0' * 64}"
 
 
@@ -214,7 +218,28 @@ def test_the_command_asks_the_mirror_that_option_or_variable_name(pinned: Pinned
 
 
 @pytest.mark.docker
-@pytest.mark.slow
+def test_the_base_is_the_image_that_the_lock_pins_and_nothing_is_made_instead(
+    pinned: Pinned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*_: object) -> None:
+        raise AssertionError("a base was made though the registry has the pinned one")
+
+    monkeypatch.setattr(building, "debian_base", made)
+    recipe = load_recipe("verifiers")
+    pin = pinned.pin.reference.partition(":")[0]
+    wanted = recipe.images.registry.model_copy(update={"reference": f"{pin}@{pinned.pin.manifest}"})
+    images = recipe.images.model_copy(update={"registry": wanted})
+
+    kind, base = building.choose_base(
+        pinned.client, "auto", replace(recipe, images=images), pinned.registry.address
+    )
+
+    assert kind == "registry"
+    assert base.image in (pinned.pin.config, pinned.pin.manifest)
+
+
+@pytest.mark.docker
+@pytest.mark.long
 def test_a_sandbox_is_built_on_a_base_from_a_registry(
     image: sandbox.SandboxImage, client: DockerClient, runtime: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
