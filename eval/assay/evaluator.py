@@ -6,6 +6,7 @@ The core never imports one; everything it must know to drive it stands in that f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -46,6 +47,23 @@ class DockerLimits(Table):
     def native(self) -> dict[str, str | float]:
         """Those that Verifiers itself holds; the run holds the others (`assay.run.client`, `guard`)."""
         return {"workdir": self.workdir, "cpu": self.cpu, "memory": self.memory}
+
+
+@dataclass(frozen=True)
+class Native:
+    """How a profile's run speaks to an evaluator, and what it bounds.
+
+    Attributes:
+        dialect: How its command is spoken to, and what its records mean.
+        command: In the environment's bin.
+        key_variable: The variable in which the command reads the endpoint's key.
+        docker: Limits of each container.
+    """
+
+    dialect: Dialect
+    command: str
+    key_variable: str
+    docker: DockerLimits
 
 
 class Editable(Table):
@@ -129,8 +147,10 @@ class Evaluator(Table):
         version: Of the evaluator.
         python: Which Pythons its environment may have: ">=3.11,<3.14" or "==3.12.*".
         dialect: How its command is spoken to, and what its records mean: "vf-eval" is Verifiers 0.4, "eval"
-            is 0.3, "vf-eval-v0" is 0.1.
+            is 0.3, "vf-eval-v0" is 0.1. None where no profile runs it, only jobs of a suite, whose backend
+            knows how; then command, key_variable and docker are None too.
         command: In the environment's bin.
+        absent: Distributions that its packages require and its lock leaves out.
         tasksets: Folders in `eval/tasksets/` that are installed editable.
         sources: Names in `prime-envs.lock` of what must be checked out.
         key_variable: The variable in which the native command reads the endpoint's key.
@@ -145,13 +165,14 @@ class Evaluator(Table):
     name: str = Field(pattern=SEGMENT)
     version: str
     python: str
-    dialect: Dialect
-    command: str
+    dialect: Dialect | None = None
+    command: str | None = None
+    absent: tuple[str, ...] = ()
     tasksets: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    key_variable: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
+    key_variable: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
     environment: Mapping[str, str]
-    docker: DockerLimits
+    docker: DockerLimits | None = None
     helpers: tuple[str, ...] = ()
     editable: tuple[Editable, ...] = ()
     route: tuple[Route, ...] = ()
@@ -159,6 +180,10 @@ class Evaluator(Table):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        spoken = ("dialect", "command", "key_variable", "docker")
+        missing = [name for name in spoken if getattr(self, name) is None]
+        if missing and len(missing) < len(spoken):
+            raise ValueError(f"{missing[0]} is missing: {', '.join(spoken)} are given together or not at all")
         for item in self.editable:
             if item.source not in self.sources:
                 raise ValueError(f"{item.name} comes from {item.source!r}, which is not among the sources")
@@ -169,6 +194,17 @@ class Evaluator(Table):
         if len(set(tasksets)) != len(tasksets):
             raise ValueError("two routes have one taskset")
         return self
+
+    @property
+    def native(self) -> Native:
+        """How a profile's run speaks to it; ConfigurationError when no profile runs it."""
+        if self.dialect and self.command and self.key_variable and self.docker:
+            return Native(self.dialect, self.command, self.key_variable, self.docker)
+        raise ConfigurationError(
+            f'evaluator "{self.name}" runs no profile',
+            "its evaluator.toml has no dialect: jobs of a suite ask it",
+            "name another evaluator in profiles.toml",
+        )
 
     @property
     def home(self) -> Path:

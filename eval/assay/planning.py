@@ -41,7 +41,8 @@ def make_plan(
     if runtime not in profile.runtimes:
         raise runtime_refused(profile, runtime)
     evaluator = load_evaluator(profile.evaluator)
-    speech = dialect.of(evaluator.dialect)
+    spoken = evaluator.native
+    speech = dialect.of(spoken.dialect)
     texts = [(facts, launch_texts(profile, facts)) for facts in choose_entries(profile, entry)]
     entries = tuple(_entry(profile, facts, launch, speech, max_concurrent) for facts, launch in texts)
     native = speech.native(entries[0].launch[SHARED], entries[0].launch[ENTRY])
@@ -50,12 +51,12 @@ def make_plan(
         description=profile.description,
         pins=pinset.current().name,
         evaluator=profile.evaluator,
-        dialect=evaluator.dialect,
-        key_variable=evaluator.key_variable,
+        dialect=spoken.dialect,
+        key_variable=spoken.key_variable,
         runtime=runtime,
         egress=EGRESS[runtime],
         image=image,
-        docker=evaluator.docker,
+        docker=spoken.docker,
         server=_server(profile, entries, native, speech, base_url, model),
         entries=entries,
     )
@@ -95,10 +96,11 @@ def require_evaluator(plan: Plan) -> Evaluator:
             "give the pin set's folder: --pins DIR (none for production)",
         )
     evaluator = load_evaluator(plan.evaluator)
+    spoken = evaluator.native
     for what, planned, found in (
-        ("dialect", plan.dialect, evaluator.dialect),
-        ("key_variable", plan.key_variable, evaluator.key_variable),
-        ("docker", plan.docker, evaluator.docker),
+        ("dialect", plan.dialect, spoken.dialect),
+        ("key_variable", plan.key_variable, spoken.key_variable),
+        ("docker", plan.docker, spoken.docker),
     ):
         if planned != found:
             raise ConfigurationError(

@@ -84,6 +84,19 @@ def test_the_whole_form_is_read(pins: Path) -> None:
     assert found.home == pins / "evaluators/whole"
 
 
+def test_an_evaluator_of_suites_has_neither_dialect_nor_limits_and_runs_no_profile(pins: Path) -> None:
+    text = WHOLE.replace('dialect = "eval"\ncommand = "eval"\n', "").replace("key_variable", "#")
+    before, _, behind = text.partition("[docker]")
+    path = pins / "evaluators/whole/evaluator.toml"
+    path.write_text(before + "[[editable]]" + behind.partition("[[editable]]")[2])
+    found = load_evaluator("whole")
+    assert (found.dialect, found.command, found.key_variable, found.docker) == (None, None, None, None)
+    with pytest.raises(ConfigurationError, match="runs no profile"):
+        _ = found.native
+    path.write_text(WHOLE)
+    assert load_evaluator("whole").native.dialect == "eval"
+
+
 def test_a_route_is_found_under_either_spelling(pins: Path) -> None:
     found = load_evaluator("whole")
     assert found.route_of("i3_logic") == found.route_of("i3-logic") == found.route[0]
@@ -101,6 +114,11 @@ def test_a_program_without_a_digest_has_the_locks(pins: Path) -> None:
     [
         ('key_variable = "QWEN_API_KEY"', 'key_varable = "QWEN_API_KEY"', 'did you mean "key_variable"'),
         ('dialect = "eval"', 'dialect = "lm-eval"', "dialect: Input should be"),
+        (
+            'command = "eval"\n',
+            "",
+            "command is missing: dialect, command, key_variable, docker are given together",
+        ),
         ('name = "whole"', 'name = "other"', "its folder is 'whole'"),
         ('sources = ["envs", "engine"]', 'sources = ["engine"]', "which is not among the sources"),
         ('source = "envs"', 'source = "engine"\nbranch = "main"', "editable.0.branch: unknown key"),

@@ -98,7 +98,7 @@ class Layered:
 
     def dry_run(self, evaluator: Evaluator, files: Sequence[Path]) -> list[str]:
         """The command line that resolves and validates these files natively and asks nothing."""
-        return [*self.command(evaluator.binaries / evaluator.command, files), "--dry-run"]
+        return [*self.command(evaluator.binaries / evaluator.native.command, files), "--dry-run"]
 
 
 def value(table: Mapping[str, Any], *path: str) -> Any:

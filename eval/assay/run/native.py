@@ -122,7 +122,7 @@ def write_launch(plan: Plan, entry: EntryPlan, folder: Path, over: Mapping[str, 
 def command(plan: Plan, files: Sequence[Path]) -> list[str]:
     """The evaluator's native command line over the launch files."""
     evaluator = load_evaluator(plan.evaluator)
-    return dialect.of(plan.dialect).command(evaluator.binaries / evaluator.command, files)
+    return dialect.of(plan.dialect).command(evaluator.binaries / evaluator.native.command, files)
 
 
 def validate(plan: Plan, entry: EntryPlan, files: Sequence[Path], env: Mapping[str, str], cwd: Path) -> None:
@@ -133,7 +133,7 @@ def validate(plan: Plan, entry: EntryPlan, files: Sequence[Path], env: Mapping[s
         PrerequisiteError: the evaluator is not set up.
     """
     evaluator = load_evaluator(plan.evaluator)
-    program(evaluator, evaluator.command)
+    program(evaluator, evaluator.native.command)
     words = dialect.of(plan.dialect).dry_run(evaluator, files)
     done = finish(words, env=env, cwd=cwd, timeout_s=VALIDATE_TIMEOUT_S)
     if done.returncode != 0:

@@ -24,6 +24,7 @@ from assay.errors import AssayError, PrerequisiteError, VerificationError
 from assay.paths import owned_directory, relative
 from assay.setup import machine, metadata, stamp, tool
 from assay.setup.check import compare, require_none
+from assay.setup.consistency import require_consistent
 from assay.setup.environments import ENVIRONMENTS, Environment, EnvironmentState
 from assay.setup.programs import verify_programs
 from assay.setup.turn import turn
@@ -231,17 +232,23 @@ def install(
     editable: list[str | Path] = []
     for project in (*environment.projects, *(item.directory for item in environment.editables)):
         editable += ["--editable", project]
-    uv_step(
-        "the checkout's own packages and those of pinned sources, editable",
-        "pip",
-        "install",
-        "--no-deps",
-        "--no-build-isolation",
-        "--offline",
-        *target,
-        *editable,
-    )
-    uv_step("are the packages consistent?", "pip", "check", *target)
+    if editable:
+        uv_step(
+            "the checkout's own packages and those of pinned sources, editable",
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-build-isolation",
+            "--offline",
+            *target,
+            *editable,
+        )
+    consistent = "are the packages consistent?"
+    if environment.absent:
+        with step(f"{name}: {consistent}"):
+            require_consistent(environment, runner, variables)
+    else:
+        uv_step(consistent, "pip", "check", *target)
 
 
 def clear(directory: Path) -> None:

@@ -27,6 +27,7 @@ NEED_BYTES = {
     "verifiers": 3 * GIB // 2,
     "prime-envs": 2 * GIB,
     "direct": 3 * GIB // 2,
+    "evalscope": 5 * GIB // 2,
 }
 STAMP = "assay-environment.json"
 SEAL = "assay-seal.json"
@@ -69,7 +70,8 @@ class Environment:
     """What an environment must be.
 
     `projects` are directories of this checkout with a pyproject.toml, installed editable; `editables` come
-    from pinned `sources` instead. `need_bytes` is what a first set-up takes on the disk, downloads and their
+    from pinned `sources` instead. `absent` are distributions that its packages require and its lock leaves
+    out. `need_bytes` is what a first set-up takes on the disk, downloads and their
     cache included.
     """
 
@@ -84,6 +86,7 @@ class Environment:
     sources: tuple[str, ...] = ()
     editables: tuple[Editable, ...] = ()
     programs: tuple[Program, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def python(self) -> Path:
@@ -152,6 +155,7 @@ def of_evaluator(name: str) -> Environment:
         sources=tuple(str(source) for source in described.get("sources", [])),
         editables=editables,
         programs=programs,
+        absent=tuple(str(distribution) for distribution in described.get("absent", [])),
     )
 
 

@@ -80,14 +80,19 @@ def distributions(environment: Environment) -> list[Distribution]:
         VerificationError: a distribution has no RECORD, or one that cannot be read.
     """
     site = site_packages(environment)
+    tag = cache_tag(environment)
     return sorted(
-        (read_distribution(environment.directory, path) for path in site.glob("*.dist-info")),
+        (read_distribution(environment.directory, path, tag) for path in site.glob("*.dist-info")),
         key=lambda item: item.name,
     )
 
 
-def read_distribution(root: Path, info: Path) -> Distribution:
-    """Read one `*.dist-info` directory; paths come out relative to `root`, the environment."""
+def read_distribution(root: Path, info: Path, tag: str) -> Distribution:
+    """Read one `*.dist-info` directory; paths come out relative to `root`, the environment.
+
+    Byte code that the environment's Python loads (`tag`) was compiled anew by the set-up, so a wheel that
+    ships some says nothing of what is there.
+    """
     name, _, version = info.name[: -len(".dist-info")].rpartition("-")
     base = info.parent.relative_to(root).as_posix()
     files: dict[str, str] = {}
@@ -97,7 +102,7 @@ def read_distribution(root: Path, info: Path) -> Distribution:
             for row in csv.reader(file):
                 path = os.path.normpath(f"{base}/{row[0]}")
                 algorithm, _, value = row[1].partition("=")
-                if algorithm == "sha256":
+                if algorithm == "sha256" and not path.endswith(f".{tag}.pyc"):
                     files[path] = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).hex()
                 else:
                     unhashed.append(path)

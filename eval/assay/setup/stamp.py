@@ -58,6 +58,8 @@ def inputs(environment: Environment) -> dict[str, str]:
         found |= {f"source {name}": lock.source(name).revision for name in environment.sources}
     if environment.editables:
         found["editables"] = value_digest([asdict(item) for item in environment.editables])
+    if environment.absent:
+        found["absent"] = value_digest(sorted(environment.absent))
     return found
 
 
