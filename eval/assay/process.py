@@ -43,6 +43,7 @@ def start(
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     stderr: IO[bytes] | int = subprocess.STDOUT,
     death_signal: int = signal.SIGKILL,
+    prepare: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a child in its own process group.
 
@@ -53,11 +54,19 @@ def start(
         stdout: Where its output goes.
         stderr: Where its diagnostics go; with its output by default.
         death_signal: What it gets when this process dies; a child that must clean up wants SIGTERM.
+        prepare: Runs in the child before the program, to bound it; what it raises is no start.
 
     Raises:
         OSError: the program cannot be started.
+        subprocess.SubprocessError: `prepare` raised.
     """
     parent = os.getpid()
+
+    def begin() -> None:
+        _die_with_parent(death_signal, parent)
+        if prepare is not None:
+            prepare()
+
     return subprocess.Popen(
         [os.fspath(part) for part in command],
         env=dict(env),
@@ -66,7 +75,7 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=lambda: _die_with_parent(death_signal, parent),
+        preexec_fn=begin,
     )
 
 

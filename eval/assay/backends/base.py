@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from assay.errors import ConfigurationError
+from assay.profile import describe
 from assay.record.sample import Sample
 from assay.run.key import Key
 from assay.suite.job import Job
@@ -194,6 +196,22 @@ class Backend(Protocol):
 
     def normalize(self, context: Context, ended: Ended) -> Normalised:
         """Read the child's records; never raises for what a child left, however torn."""
+
+
+def checked_arguments(backend: Backend, job: Job) -> Any:
+    """The job's backend arguments as the backend's own model.
+
+    Raises:
+        ConfigurationError: they do not fit; an unknown one is told with the nearest.
+    """
+    try:
+        return arguments_of(backend, job)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"job {job.id}: the arguments of the backend {backend.name} cannot be used",
+            describe(error, backend.arguments),
+            "mend backend_args of that job",
+        ) from error
 
 
 def arguments_of(backend: Backend, job: Job) -> Any:

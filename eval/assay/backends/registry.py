@@ -1,0 +1,32 @@
+"""The backends by name; a backend's module is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import cast
+
+from assay.backends.base import Backend
+from assay.errors import ConfigurationError
+from assay.names import nearest
+
+_PLACES = {
+    "mock": ("assay.backends.mock", "Mock"),
+}
+NAMES = tuple(sorted(_PLACES))
+
+
+@cache
+def find(name: str) -> Backend:
+    """The backend of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    try:
+        module, attribute = _PLACES[name]
+    except KeyError:
+        raise ConfigurationError(
+            f'there is no backend "{name}"', nearest(name, NAMES), "name one of them in the job"
+        ) from None
+    return cast("Backend", getattr(importlib.import_module(module), attribute)())
