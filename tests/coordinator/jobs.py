@@ -114,7 +114,7 @@ def carry_out(
 
         start = launcher(
             job=job.id,
-            log=lambda who, text: log.append(f"{who}: {text}"),
+            log=log.append,
             secrets=Secrets(),
             stop=stop,
             heard=hear,

@@ -116,7 +116,7 @@ def test_a_job_that_fails_reports_what_had_finished_and_the_rest_as_missing(tmp_
     assert done.normalised.problems == ("fail_at: the evaluator fails at item 3",)
     assert done.ended.code == 1
     assert done.ended.said == "fail_at: the evaluator fails at item 3"
-    assert done.log == ["job: fail_at: the evaluator fails at item 3"]
+    assert done.log == ["fail_at: the evaluator fails at item 3"]
 
 
 def test_an_unknown_total_stays_unknown_until_the_end(tmp_path: Path) -> None:

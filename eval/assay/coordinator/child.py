@@ -39,7 +39,7 @@ WHOSE = {"cgroup": "of all its processes together", "process": "of each process 
 def launcher(
     *,
     job: str,
-    log: Callable[[str, str], None],
+    log: Callable[[str], None],
     secrets: Secrets,
     stop: Stop,
     heard: Callable[[Reached], None],
@@ -50,7 +50,7 @@ def launcher(
 
     Args:
         job: The job's id.
-        log: Takes the job's id and a line of the child's output, secrets taken out; it must not raise.
+        log: Takes a line of the child's output, secrets taken out; it must not raise.
         secrets: What must not be written; the child's own are added.
         stop: The job's; the child is ended when it is asked.
         heard: Called with how far the child is whenever that has changed.
@@ -68,12 +68,12 @@ def launcher(
         with bounds(job, memory_gib) as bounded:
             record(command)
             if bounded.memory_bytes is not None:
-                log(job, f"memory is bounded to {memory_gib:g} GiB, {WHOSE[bounded.how]}")
-            output = Output(job, secrets, log)
+                log(f"memory is bounded to {memory_gib:g} GiB, {WHOSE[bounded.how]}")
+            output = Output(secrets, log)
             async with _started(command, mark, bounded, output) as child:
                 code = await _follow(child, reached, heard, stop)
             if said := bounded.broken():
-                log(job, said)
+                log(said)
         last = " | ".join(each for each in (output.last, said) if each)
         return Ended(code, stop.why or "exit", last)
 

@@ -23,13 +23,11 @@ class Output(asyncio.Protocol):
     """The reading end of a child's output.
 
     Args:
-        job: Whose lines they are.
         secrets: What must not be written.
-        log: Takes the job and a line; it must not raise.
+        log: Takes a line; it must not raise.
     """
 
-    def __init__(self, job: str, secrets: Secrets, log: Callable[[str, str], None]) -> None:
-        self._job = job
+    def __init__(self, secrets: Secrets, log: Callable[[str], None]) -> None:
         self._secrets = secrets
         self._log = log
         self._begun = b""
@@ -73,4 +71,4 @@ class Output(asyncio.Protocol):
             text = f"{text[:LONGEST_LINE]} ... (cut)"
         if text.strip():
             self._last.append(text.strip()[:LONGEST_LINE])
-            self._log(self._job, text.rstrip())
+            self._log(text.rstrip())
