@@ -18,6 +18,8 @@ from typing import Any, Self
 
 from assay.errors import RunError
 
+TAIL_BYTES = 1 << 20
+
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace the file's content in one step.
@@ -107,13 +109,20 @@ def repair_tail(path: Path) -> int:
     """Cut a torn last line off a JSONL file and return how many bytes were cut (0 when it was whole)."""
     try:
         with path.open("r+b") as file:
-            data = file.read()
-            whole = data.rfind(b"\n") + 1
-            if whole == len(data):
+            size = whole = file.seek(0, os.SEEK_END)
+            # From the end: such a file may be larger than the memory.
+            while whole > 0:
+                start = max(0, whole - TAIL_BYTES)
+                file.seek(start)
+                line_end = file.read(whole - start).rfind(b"\n") + 1
+                whole = start + line_end
+                if line_end:
+                    break
+            if whole == size:
                 return 0
             file.truncate(whole)
             os.fsync(file.fileno())
-            return len(data) - whole
+            return size - whole
     except FileNotFoundError:
         return 0
 

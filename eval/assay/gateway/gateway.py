@@ -1,0 +1,130 @@
+"""The gateway: opens a lane for each job, and carries what goes through them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from assay.backends.base import Lane
+from assay.errors import RunError
+from assay.gateway.http import Front, Server
+from assay.gateway.journal import Journal
+from assay.gateway.lane import Events, OpenLane
+from assay.gateway.pool import Pool
+from assay.gateway.spent import Spent
+from assay.run.key import Key
+from assay.suite.job import Budget
+
+HOST = "127.0.0.1"
+CONNECT_SECONDS = 10.0
+# Shorter than servers keep an idle connection, so that hardly ever one is used as it is closed.
+IDLE_SECONDS = 2.0
+UNBOUNDED = Budget()
+NOTHING = Spent()
+
+
+class Gateway:
+    """The HTTP server between children and targets, while it is entered; it runs in the loop that enters it.
+
+    Events, each with its `job` where it has one: `journal_repaired`, `journal_altered`, `disk_full`,
+    `request_retried`, `request_failed`, `endpoint_failed`, `endpoint_works`, `endpoint_resting`,
+    `usage_missing`, `budget_exhausted`, `lane_closed`. None of their fields holds a key.
+    """
+
+    def __init__(self, events: Events) -> None:
+        """A gateway that says what happens.
+
+        Args:
+            events: Told of what a reader of the run should know: kind and fields.
+        """
+        self._events = events
+        self._lanes: dict[str, OpenLane] = {}
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port of loopback."""
+        self._client = httpx.AsyncClient(
+            # No proxy of the caller's environment, no cookie from one answer to the next request.
+            trust_env=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS
+            ),
+        )
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.bind((HOST, 0))
+        self._server = Server(Front(self._lanes))
+        self._serving = asyncio.create_task(self._server.serve([self._socket]))
+        ready = asyncio.create_task(self._server.ready.wait())
+        await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self._client.aclose()
+            raise RunError("the gateway does not start", str(self._serving.exception() or ""))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every lane and the server."""
+        for lane in list(self._lanes.values()):
+            await lane.close()
+        self._server.should_exit = True
+        await self._serving
+        await self._client.aclose()
+
+    @property
+    def root(self) -> str:
+        """Where it listens."""
+        return f"http://{HOST}:{self._socket.getsockname()[1]}"
+
+    def open(
+        self,
+        job: str,
+        pool: Pool,
+        journal_path: Path,
+        budget: Budget = UNBOUNDED,
+        spent: Spent = NOTHING,
+    ) -> OpenLane:
+        """Open a job's lane.
+
+        Args:
+            job: Its name, one path segment.
+            pool: Of its target; one for all jobs of the target, for its slots are counted there.
+            journal_path: `answers/<job>.jsonl` of the run, new or of earlier lives; its directory must exist.
+            budget: When to stop; the gateway counts the tokens of it.
+            spent: What earlier lives cost.
+
+        Raises:
+            VerificationError: the journal is not as it was written.
+            RunError: the journal cannot be made; or the job's lane is open.
+        """
+        if job in self._lanes:
+            raise RunError(f"the lane of {job} is open", "a job runs once at a time")
+
+        def told(kind: str, fields: Mapping[str, object]) -> None:
+            self._events(kind, {"job": job, **fields})
+
+        journal = Journal(journal_path, told)
+        lane = Lane(f"{self.root}/{job}/v1", pool.doors[0].endpoint.model, Key(secrets.token_urlsafe(32)))
+        opened = OpenLane(
+            job=job,
+            lane=lane,
+            pool=pool,
+            journal=journal,
+            budget=budget,
+            spent=spent,
+            client=self._client,
+            events=self._events,
+            closed=self._lanes.pop,
+        )
+        self._lanes[job] = opened
+        return opened

@@ -1,0 +1,283 @@
+"""A job's kept answers, `answers/<job>.jsonl`: what was answered once is not asked again.
+
+A line is on the disk before the child sees a byte of its answer. Lines that wait while one flush to the disk
+is under way share the next one, so many requests in flight do not queue for it one by one.
+
+Each line bears its number and the digest of its answer: a torn last line is cut off, a line that stands there
+twice counts once, and anything else that is not as it was written is refused and never answered with. Long
+bodies are deflated: a streamed answer is mostly the frame around its words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from assay.digest import sha256_bytes
+from assay.errors import AssayError, RunError, VerificationError
+from assay.files import disk_full, repair_tail, sync_directory
+from assay.gateway.message import Answer
+
+DEFLATED_FROM_BYTES = 16 << 10
+ASIDE_BYTES = 1 << 20  # what is longer is read in a thread, not in the loop
+SCHEMA = "assay/answer/v1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a kept answer stands in the journal: offset and length of its line, in bytes."""
+
+    offset: int
+    size: int
+
+
+@dataclass
+class _Waiting:
+    key: str
+    answer: Answer
+    kept: asyncio.Future[Place]
+
+
+class Journal:
+    """The journal of one job, for one life of its lane.
+
+    Opening it repairs and reads what earlier lives kept; only that is replayed, for a child asks each thing
+    once in its life, and twice means it wants two answers.
+    """
+
+    def __init__(self, path: Path, told: Callable[[str, Mapping[str, object]], None]) -> None:
+        """Open the journal, or make it.
+
+        Args:
+            path: The file; its directory must exist.
+            told: Told of repairs and of a full disk: kind and fields of an event.
+
+        Raises:
+            VerificationError: a line is not as it was written.
+            RunError: the disk is full.
+        """
+        self.path = path
+        self.failure: AssayError | None = None
+        self.prompt_tokens = self.completion_tokens = self.count = 0
+        self._told = told
+        self._places: dict[str, deque[Place]] = {}
+        self._waiting: list[_Waiting] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        torn = repair_tail(path)
+        if torn:
+            told("journal_repaired", {"path": str(path), "torn_bytes": torn})
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            sync_directory(path.parent)
+        except OSError as error:
+            raise disk_full(path, error) from error
+        self._size = os.fstat(self._handle).st_size
+        self._load()
+
+    def _load(self) -> None:
+        offset = 0
+        digests: list[bytes] = []
+        twice = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                value = self._checked(line, offset)
+                digest = bytes.fromhex(value["key"]) + bytes.fromhex(value["digest"])
+                if value["number"] == self.count:
+                    digests.append(digest)
+                    self.count += 1
+                    self.prompt_tokens += value["prompt_tokens"] or 0
+                    self.completion_tokens += value["completion_tokens"] or 0
+                    self._places.setdefault(value["key"], deque()).append(Place(offset, len(line)))
+                elif value["number"] < self.count and digests[value["number"]] == digest:
+                    twice += 1
+                else:
+                    raise self._altered(offset, f"number {value['number']} stands where {self.count} must")
+                offset += len(line)
+        if twice:
+            self._told("journal_repaired", {"path": str(self.path), "lines_twice": twice})
+
+    def _checked(self, line: bytes, offset: int) -> dict[str, Any]:
+        """The line's value, with its fields as they must be."""
+        try:
+            value = json.loads(line)
+            fits = (
+                value["schema_version"] == SCHEMA
+                and type(value["number"]) is int
+                and value["number"] >= 0
+                and len(bytes.fromhex(value["key"])) == len(bytes.fromhex(value["digest"])) == 32
+                and type(value["status"]) is int
+                and isinstance(value["headers"], dict)
+                and isinstance(value["body"], str)
+                and all(
+                    type(value[name]) in (int, type(None)) for name in ("prompt_tokens", "completion_tokens")
+                )
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            fits = False
+        if not fits:
+            raise self._altered(offset, "it is no kept answer")
+        return dict(value)
+
+    def _altered(self, offset: int, why: str) -> VerificationError:
+        return VerificationError(
+            f"{self.path}: the line at byte {offset} is not as it was written",
+            why,
+            "a run whose kept answers were altered cannot go on: start a new one",
+        )
+
+    @property
+    def unclaimed(self) -> int:
+        """Answers of earlier lives that were not asked for in this one, so far."""
+        return sum(len(places) for places in self._places.values())
+
+    def take(self, key: str) -> Place | None:
+        """The next kept answer to an equal request, which is then taken; None when there is none (left)."""
+        places = self._places.get(key)
+        if not places:
+            return None
+        place = places.popleft()
+        if not places:
+            del self._places[key]
+        return place
+
+    def give_back(self, key: str, place: Place) -> None:
+        """Let an answer that its child never saw be taken again, before the others."""
+        self._places.setdefault(key, deque()).appendleft(place)
+
+    async def read(self, place: Place) -> Answer:
+        """A kept answer; VerificationError when it is not as it was written."""
+        if place.size < ASIDE_BYTES:
+            return self._read(place)
+        return await asyncio.to_thread(self._read, place)
+
+    def _read(self, place: Place) -> Answer:
+        value = self._checked(os.pread(self._handle, place.size, place.offset), place.offset)
+        try:
+            body = _unpacked(value["body"], str(value["form"]))
+        except (ValueError, KeyError, zlib.error):
+            body = b""
+        if sha256_bytes(body) != value["digest"]:
+            raise self._altered(place.offset, "its answer has another digest")
+        return Answer(
+            value["status"], value["headers"], body, value["prompt_tokens"], value["completion_tokens"]
+        )
+
+    def keep(self, key: str, answer: Answer) -> asyncio.Future[Place]:
+        """Append an answer; the future is done when it is on the disk.
+
+        The future fails with RunError when the disk is full. From then on everything fails, so that nothing
+        is asked whose answer would be lost.
+        """
+        kept: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        if self.failure is not None:
+            kept.set_exception(self.failure)
+            return kept
+        self._waiting.append(_Waiting(key, answer, kept))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all())
+        return kept
+
+    async def _write_all(self) -> None:
+        """Write what waits, again and again: what came while one flush was under way goes into the next."""
+        loop = asyncio.get_running_loop()
+        batch: list[_Waiting] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                places = await loop.run_in_executor(self._thread, self._write, batch)
+                for waiting, place in zip(batch, places, strict=True):
+                    if not waiting.kept.done():
+                        waiting.kept.set_result(place)
+        except OSError as error:
+            self._fail(error)
+        finally:
+            # Whatever happened, nobody waits for ever.
+            cause = self.failure or RunError(f"{self.path} was closed while an answer was on its way into it")
+            for waiting in (*batch, *self._waiting):
+                if not waiting.kept.done():
+                    waiting.kept.set_exception(cause)
+                    waiting.kept.exception()  # read here: a child that went away no longer reads it
+            self._waiting = []
+            self._writing = None
+
+    def _write(self, batch: list[_Waiting]) -> list[Place]:
+        """Append the lines and flush them to the disk, all or none of them."""
+        lines = [_line(self.count + index, item) for index, item in enumerate(batch)]
+        data = memoryview(b"".join(lines))
+        try:
+            while data:
+                data = data[os.write(self._handle, data) :]
+            os.fdatasync(self._handle)
+        except OSError:
+            os.ftruncate(self._handle, self._size)
+            raise
+        places = []
+        for line in lines:
+            places.append(Place(self._size, len(line)))
+            self._size += len(line)
+        self.count += len(lines)
+        return places
+
+    def _fail(self, error: OSError) -> None:
+        cause = disk_full(self.path, error)
+        if not isinstance(cause, AssayError):
+            cause = RunError(f"{self.path} could not be written", str(error), "mend the disk, then resume")
+        self.failure = cause
+        self._told("disk_full", {"path": str(self.path), "error": str(cause)})
+
+    async def close(self) -> None:
+        """Write what waits, and close the file."""
+        if self._writing is not None:
+            await self._writing
+        self._thread.shutdown()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _line(number: int, item: _Waiting) -> bytes:
+    body, form = _packed(item.answer.body)
+    value = {
+        "schema_version": SCHEMA,
+        "number": number,
+        "key": item.key,
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "status": item.answer.status,
+        "prompt_tokens": item.answer.prompt_tokens,
+        "completion_tokens": item.answer.completion_tokens,
+        "headers": dict(item.answer.headers),
+        "digest": sha256_bytes(item.answer.body),
+        "form": form,
+        "body": body,
+    }
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8") + b"\n"
+
+
+def _packed(body: bytes) -> tuple[str, str]:
+    """The body as text, and in which form."""
+    if len(body) < DEFLATED_FROM_BYTES:
+        try:
+            return body.decode("utf-8"), "text"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(zlib.compress(body, 1)).decode("ascii"), "deflate"
+
+
+def _unpacked(body: str, form: str) -> bytes:
+    if form == "text":
+        return body.encode("utf-8")
+    if form == "deflate":
+        return zlib.decompress(base64.b64decode(body, validate=True))
+    raise ValueError(form)
