@@ -359,7 +359,7 @@ def write_stand_ins(checkout: Path) -> None:
     server.mkdir()
     (server / "__init__.py").write_text('"""The toy server."""\n')
     shutil.copy(TOY / "server_main.py", server / "__main__.py")
-    shutil.copy(Path(__file__).parent / "run/standin.py", server / "standin.py")
+    shutil.copy(Path(__file__).with_name("standin.py"), server / "standin.py")
     model = checkout / ".assay/models/toy-model/model.gguf"
     model.parent.mkdir(parents=True)
     model.write_bytes(b"toy weights")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from standin import StandIn
-
 from toy_checkout import Done, Toy
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from engine_standin import IMAGE, STARTED, Engine, Served
 from served import asked, record, verdict
-from standin import Reply, StandIn
 
 from assay.run.container import search
+from standin import Reply, StandIn
 from toy_checkout import Toy
 
 DIGESTS = ["registry.example/server@sha256:" + "2e" * 32]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from served import asked, verdict
-from standin import StandIn
 
+from standin import StandIn
 from toy_checkout import Toy
 
 MANIFEST = """\

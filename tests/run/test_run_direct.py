@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
 from assay.files import read_jsonl
 from pinned.site import Site
+from standin import Reply, StandIn
 from tests.profiles.short_pins import Cut, short
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
+from standin import Reply, StandIn
 from toy_checkout import Done, Toy, processes, until
 
 pytestmark = pytest.mark.slow

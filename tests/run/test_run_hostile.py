@@ -24,7 +24,6 @@ from docker import DockerClient
 from docker.errors import DockerException
 from docker.models.containers import Container
 from requests.exceptions import RequestException
-from standin import Reply, StandIn
 
 from assay import pinset, sandbox
 from assay.planning import make_plan
@@ -32,6 +31,7 @@ from assay.profile import find_profile
 from assay.run.client import GIGABYTE, LABEL
 from pinned.locks import PINS
 from pinned.site import Site
+from standin import Reply, StandIn
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
 from pinned.native import Native
+from standin import Reply, StandIn
 
 KEY = "a-key-of-the-test"
 MODEL = "stand-in"

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from standin import Reply, StandIn
 
 from assay.run import watch
 from assay.run.watch import Cancellation, Meter, cancellation, count_lines
+from standin import Reply, StandIn
 from toy_checkout import WAIT_S, Toy
 
 

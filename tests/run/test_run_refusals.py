@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from standin import StandIn
 
 from assay.run.state import this_process
+from standin import StandIn
 from toy_checkout import Done, Toy
 
 CANARY = "canary-2f9c1b7a44"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
 from assay.run.key import Key, make_key_file, read_key
+from standin import Reply, StandIn
 from toy_checkout import Done, Toy, until
 
 CANARY = "canary-e81f4d0c6b"

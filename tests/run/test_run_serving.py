@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from served import asked, record, verdict
-from standin import StandIn
 
+from standin import StandIn
 from toy_checkout import Toy
 
 PROPS = {

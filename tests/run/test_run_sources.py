@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
+from standin import Reply, StandIn
 from toy_checkout import Toy
 
 REPOSITORY = "https://git.example/team/envs"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import Reply, StandIn
 
 from assay.planning import make_plan
 from assay.profile import find_profile
+from standin import Reply, StandIn
 from toy_checkout import ROOT, processes, until
 
 pytestmark = pytest.mark.slow

@@ -11,6 +11,7 @@ from assay.errors import ConfigurationError
 from assay.names import nearest
 
 _PLACES = {
+    "inspect": ("assay.backends.inspect", "Inspect"),
     "mock": ("assay.backends.mock", "Mock"),
 }
 NAMES = tuple(sorted(_PLACES))

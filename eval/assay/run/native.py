@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from assay import dialect, pinset
@@ -91,13 +92,26 @@ def variables(plan: Plan, scratch: Scratch, run_name: str, routed: Routed | None
         run_name: See `environment`.
         routed: See `environment`.
     """
+    routes = routed.environment if routed else {}
+    return surroundings(load_evaluator(plan.evaluator), scratch, routes) | {"VF_RUN_ID": run_name}
+
+
+def surroundings(
+    evaluator: Evaluator, scratch: Scratch, more: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """What every program of an evaluator's environment gets: a private home, no hub, and no secret.
+
+    Args:
+        evaluator: Whose environment.
+        scratch: The private folder.
+        more: Further variables; they open no hub and name no other home.
+    """
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    evaluator = load_evaluator(plan.evaluator)
     return {
         **passed,
         **python_variables(),
         **evaluator.environment,
-        **(routed.environment if routed else {}),
+        **more,
         "PATH": os.pathsep.join([str(evaluator.binaries), os.environ.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(evaluator.binaries.parent),
         "HOME": str(scratch.folder("home")),
@@ -110,7 +124,6 @@ def variables(plan: Plan, scratch: Scratch, run_name: str, routed: Routed | None
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "UV_CACHE_DIR": str(owned_directory(CACHE / "uv")),
         "PYTHONNOUSERSITE": "1",
-        "VF_RUN_ID": run_name,
     }
 
 

@@ -27,7 +27,7 @@ NEEDS = {
     "sandbox": ("assay", "verifiers"),
     "audit": ("assay",),
     "reward": ("assay",),
-    "test": ("assay", "tests", "verifiers", "evalscope"),
+    "test": ("assay", "tests", "verifiers", "evalscope", "inspect"),
 }
 
 
