@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.record import asked
 from assay.record.render import repeated
-from assay.record.repeats import Repeats, estimate, pass_at, repeats_of
+from assay.record.repeats import Repeats, estimate, pass_at
 from assay.record.sample import Sample, Seconds, Status
 from assay.record.scores import FamilyScore, score_family
 
@@ -52,13 +52,13 @@ def row(
 
 
 def repeats(rows: list[Sample], sampled: bool = True) -> Repeats:
-    found = repeats_of(rows, sampled)
+    found = score_family(rows, None, sampled).repeats
     assert found is not None
     return found
 
 
 def told(rows: list[Sample], sampled: bool) -> list[str]:
-    family = score_family(rows, "digest", None, sampled)
+    family = score_family(rows, None, sampled)
     assert family.repeats is not None
     return repeated(family, family.repeats)
 
@@ -89,8 +89,8 @@ def test_every_rollout_repeated_identically_leaves_score_and_interval_as_they_we
     tasks: list[tuple[float | None, bool]], times: int, sampled: bool
 ) -> None:
     rows = once(tasks)
-    alone = score_family(rows, "digest", None, sampled)
-    often = score_family(copied(rows, times), "digest", None, sampled)
+    alone = score_family(rows, None, sampled)
+    often = score_family(copied(rows, times), None, sampled)
     assert (often.clusters, often.interval_method) == (alone.clusters, alone.interval_method)
     assert (often.score, often.low, often.high) == pytest.approx(
         (alone.score, alone.low, alone.high), abs=ROUNDING
@@ -111,7 +111,7 @@ def test_no_task_repeated_identically_counts_as_another_question(
         for item, count in zip(rows, times, strict=True)
         for number in range(count)
     ]
-    before, after = score_family(rows, "digest", None), score_family(often, "digest", None)
+    before, after = score_family(rows, None), score_family(often, None)
     assert after.clusters == before.clusters
     if before.interval_method == "clopper-pearson":
         assert width(after) >= width(before) - ROUNDING
@@ -176,17 +176,16 @@ def test_pass_at_k_is_the_share_of_draws_that_hold_a_right_one(case: tuple[int, 
 
 
 def test_pass_at_k_is_told_for_powers_of_two_and_for_all_rollouts() -> None:
-    rewards = [[1.0] * 5 + [0.0] * 15, [0.0] * 20]
-    found = pass_at(rewards)
+    found = pass_at({(20, 5): 1, (20, 0): 1})
     assert list(found) == ["1", "2", "4", "8", "16", "20"]
     assert found["1"] == pytest.approx(0.125)
     assert found["20"] == 0.5
     assert list(found.values()) == sorted(found.values())
-    assert list(pass_at([[1.0, 0.0]])) == ["1", "2"]
+    assert list(pass_at({(2, 1): 1})) == ["1", "2"]
 
 
 def test_a_task_with_one_rollout_has_no_repeats() -> None:
-    assert repeats_of(once([(1.0, False), (None, False)]), True) is None
+    assert score_family(once([(1.0, False), (None, False)]), None, True).repeats is None
 
 
 @pytest.mark.parametrize(

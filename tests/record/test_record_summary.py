@@ -16,7 +16,7 @@ from assay.errors import VerificationError
 from assay.record.render import FOOTNOTES, headlines, markdown, show
 from assay.record.results import load_summary
 from assay.record.sample import STATUSES, Baseline, Sample, Seconds, Status
-from assay.record.scores import count, family_seed, score_families
+from assay.record.scores import count, score_families
 from assay.record.summary import EXIT_CODES, EntryFacts, Summary, failures, outcome
 
 FEW = settings(max_examples=60)
@@ -71,7 +71,7 @@ def test_counts_add_up_over_families_and_over_the_run(fates: list[tuple[Status, 
     rows = made(fates)
     total = count(rows)
     assert total.planned == len(rows) == total.scored + total.errored + total.truncated + total.missing
-    families = score_families(rows, "digest", {}, {})
+    families = score_families(rows, {}, {})
     for name in ("planned", "scored", "errored", "truncated", "missing", "empty", "duplicates"):
         assert getattr(total, name) == sum(getattr(family.counts, name) for family in families)
     assert [family.family for family in families] == list(dict.fromkeys(row.family for row in rows))
@@ -82,7 +82,7 @@ def test_counts_add_up_over_families_and_over_the_run(fates: list[tuple[Status, 
 @given(FATES)
 def test_a_failed_row_never_leaves_the_denominator(fates: list[tuple[Status, float, int, str]]) -> None:
     rows = made(fates)
-    for family in score_families(rows, "digest", {}, {}):
+    for family in score_families(rows, {}, {}):
         mine = [row for row in rows if row.family == family.family]
         total = math.fsum(row.reward or 0.0 for row in mine)
         failed = sum(row.status in {"errored", "missing"} for row in mine)
@@ -149,7 +149,7 @@ def summary_of(rows: list[Sample], **changed: object) -> Summary:
         "counts": count(rows),
         "entries": (facts_of(rows),),
         "failures": failures(rows),
-        "families": score_families(rows, "digest", {"e": {"f": Baseline(answer="Yes", score=0.875)}}, {}),
+        "families": score_families(rows, {"e": {"f": Baseline(answer="Yes", score=0.875)}}, {}),
     }
     return Summary.model_validate(values | changed)
 
@@ -188,11 +188,19 @@ def test_a_shown_summary_fits_80_columns_and_holds_no_control_code() -> None:
     assert max(len(line) for line in table.splitlines()) <= 80
 
 
-def test_the_bootstraps_seed_is_the_plans_and_nobodys_choice() -> None:
-    seeds = {family_seed(plan, entry, family) for plan in "ab" for entry in "ab" for family in "ab"}
-    assert len(seeds) == 8
-    assert family_seed("a", "b", "c") == family_seed("a", "b", "c")
-    assert all(0 <= seed < 2**64 for seed in seeds)
+def test_the_same_rows_have_the_same_bounds_whoever_asked_them_and_other_questions_have_their_own() -> None:
+    rows = [sample(number, "scored", number * 0.37 % 1, number) for number in range(20)]
+    (mine,) = score_families(rows, {}, {})
+    (theirs,) = score_families([row.model_copy(update={"entry": "other"}) for row in rows], {}, {})
+    assert theirs == mine.model_copy(update={"entry": "other"})
+    others = [sample(number, "scored", number * 0.37 % 1, number + 100) for number in range(20)]
+    (elsewhere,) = score_families(others, {}, {})
+    assert (elsewhere.score, elsewhere.wilson, elsewhere.clustered) == (
+        mine.score,
+        mine.wilson,
+        mine.clustered,
+    )
+    assert (elsewhere.low, elsewhere.high) != (mine.low, mine.high)
 
 
 def test_why_rows_failed_is_told_with_the_most_frequent_reason_first() -> None:
@@ -226,8 +234,8 @@ def test_a_summary_of_another_form_is_named_with_how_to_read_it(tmp_path: Path) 
     path = tmp_path / "summary.json"
     path.write_text(summary_of(rows).model_dump_json())
     assert load_summary(tmp_path) == summary_of(rows)
-    path.write_text(json.dumps({"schema_version": "assay/summary/v1", "profile": "demo"}))
-    with pytest.raises(VerificationError, match="is of the form assay/summary/v1") as caught:
+    path.write_text(json.dumps({"schema_version": "assay/summary/v2", "profile": "demo"}))
+    with pytest.raises(VerificationError, match="is of the form assay/summary/v2") as caught:
         load_summary(tmp_path)
     assert "worktree.json" in caught.value.next
 
@@ -268,8 +276,8 @@ def test_rewards_are_told_by_name_as_means_over_all_that_was_planned() -> None:
         sample(2, "errored"),
         sample(3, "missing"),
     ]
-    (family,) = score_families(rows, "digest", {}, {})
+    (family,) = score_families(rows, {}, {})
     assert family.rewards == {"right": 0.25, "short": 0.5}
     assert family.truncated_rate == 0.5
-    (nothing,) = score_families([sample(0, "errored")], "digest", {}, {})
+    (nothing,) = score_families([sample(0, "errored")], {}, {})
     assert (nothing.rewards, nothing.truncated_rate) == ({}, None)

@@ -96,7 +96,8 @@ def test_the_host_runtime_is_said_in_banner_record_summary_and_audit(toy: Toy, r
     assert list(isolation["evidence"]) == ["runtime: subprocess; egress: not enforced"]
 
 
-COUNTS = {"planned", "scored", "errored", "truncated", "missing", "empty", "duplicates"}
+COUNTS = {"planned", "scored", "errored", "truncated", "missing", "empty", "thought_only", "unparsed"}
+COUNTS |= {"duplicates"}
 
 
 def test_every_verb_ends_stdout_with_one_json_object(toy: Toy, runs: Path) -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from assay.errors import ConfigurationError
 from assay.profile import describe
-from assay.record.sample import Sample
+from assay.record.sample import Baseline, Sample
 from assay.run.key import Key
 from assay.suite.job import Job
 from assay.suite.target import Target
@@ -151,6 +151,9 @@ class Normalised:
         official: Whether the evaluator's own overall figure may be called so: everything was asked.
         problems: Faults of the records that fail the job.
         notes: What else a reader should know.
+        sampling: The options as they reached the server, where the evaluator's own configuration decides;
+            None where the job's generation does.
+        baselines: What the best constant answer scores, by family, where the taskset tells.
     """
 
     rows: Iterable[Sample]
@@ -159,6 +162,8 @@ class Normalised:
     official: bool = False
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sampling: Mapping[str, Any] | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
 
 class Backend(Protocol):

@@ -16,8 +16,9 @@ from assay.console import Diagnostics, printable
 from assay.pinset import PRODUCTION
 from assay.record.asked import words
 from assay.record.repeats import Repeats
-from assay.record.scores import Counts, FamilyScore
+from assay.record.scores import FamilyScore
 from assay.record.summary import EntryFacts, Summary
+from assay.record.tally import Counts
 
 HEADINGS = (
     "family",
@@ -80,7 +81,7 @@ def headlines(summary: Summary) -> list[str]:
         f"runtime: {summary.runtime}; egress: {summary.egress}",
         f"{counts.planned} planned = {counts.scored} scored + {counts.errored} errored "
         f"+ {counts.truncated} truncated (scored all the same) + {counts.missing} missing; "
-        f"{counts.empty} empty, {counts.duplicates} duplicate question(s)",
+        f"{emptiness(counts)}, {counts.duplicates} duplicate question(s)",
         truncation(counts),
     ]
     for entry in summary.entries:
@@ -102,6 +103,13 @@ def pins_said(pins: str) -> list[str]:
     if pins == PRODUCTION:
         return []
     return [f"PINS: {pins}. Nothing here is the pinned evaluation that the profile's name stands for"]
+
+
+def emptiness(counts: Counts) -> str:
+    """How many answers show nothing, those after thinking told apart, and how many could not be read."""
+    thought = f" ({counts.thought_only} of them after thinking)" if counts.thought_only else ""
+    unparsed = f", {counts.unparsed} unparsed" if counts.unparsed else ""
+    return f"{counts.empty} empty{thought}{unparsed}"
 
 
 def truncation(counts: Counts) -> str:

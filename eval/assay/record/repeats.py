@@ -13,7 +13,9 @@ score counts as wrong, as it does in the score.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from pydantic import BaseModel, ConfigDict
 
@@ -47,57 +49,90 @@ class Repeats(BaseModel):
     pass_at_k: Mapping[str, float]
 
 
-def repeats_of(samples: Sequence[Sample], sampled: bool) -> Repeats | None:
-    """What the rollouts of a family are; None where each task has one.
+class RepeatsTally:
+    """The rollouts of tasks, counted task by task; how often each number of right ones was had is kept."""
+
+    def __init__(self) -> None:
+        self.rollouts = 0
+        self.answered = 0
+        self.distinct = 0
+        self.distinct_min: int | None = None
+        self.distinct_max: int | None = None
+        self.several = False
+        self.binary = True
+        self.right: Counter[tuple[int, int]] = Counter()
+
+    def add(self, rows: Sequence[Sample]) -> None:
+        """All rollouts of a task."""
+        self.rollouts = max(self.rollouts, len(rows))
+        self.binary = self.binary and all(row.reward in (None, 0.0, 1.0) for row in rows)
+        self.right[len(rows), sum(row.reward == 1.0 for row in rows)] += 1
+        answered = [row for row in rows if row.reward is not None]
+        if not answered:
+            return
+        # A row whose output nobody recorded is no evidence of sameness: it counts as one of its own.
+        distinct = len({row.output_digest or f"row {row.rollout}" for row in answered})
+        self.answered += 1
+        self.distinct += distinct
+        self._between(distinct)
+        self.several = self.several or len(answered) > 1
+
+    def merge(self, other: RepeatsTally) -> None:
+        """Add other tasks."""
+        self.rollouts = max(self.rollouts, other.rollouts)
+        self.binary = self.binary and other.binary
+        self.right.update(other.right)
+        self.answered += other.answered
+        self.distinct += other.distinct
+        self.several = self.several or other.several
+        for value in (other.distinct_min, other.distinct_max):
+            if value is not None:
+                self._between(value)
+
+    def result(self, sampled: bool, mean: float) -> Repeats | None:
+        """What the rollouts are; None where each task has one.
+
+        Args:
+            sampled: Whether the sampling lets them differ (`assay.record.asked.may_differ`).
+            mean: The score.
+        """
+        if self.rollouts < 2:
+            return None
+        one_answer = self.several and self.distinct_max == 1
+        real = sampled and not one_answer and self.answered > 0
+        return Repeats(
+            rollouts=self.rollouts,
+            sampled=sampled,
+            distinct_min=self.distinct_min,
+            distinct_mean=round(self.distinct / self.answered, 3) if self.answered else None,
+            distinct_max=self.distinct_max,
+            one_answer=one_answer,
+            mean_at_k=round(mean, 6) if real else None,
+            pass_at_k=pass_at(self.right) if real and self.binary else {},
+        )
+
+    def _between(self, distinct: int) -> None:
+        self.distinct_min = distinct if self.distinct_min is None else min(self.distinct_min, distinct)
+        self.distinct_max = distinct if self.distinct_max is None else max(self.distinct_max, distinct)
+
+
+def pass_at(right: Mapping[tuple[int, int], int]) -> dict[str, float]:
+    """pass@k over tasks, by k: powers of two, and as many as each task has.
 
     Args:
-        samples: Every planned rollout of the family, each task as often as the others.
-        sampled: Whether the sampling lets them differ (`assay.record.asked.may_differ`).
+        right: How many tasks had so many rollouts, and so many right ones among them.
     """
-    by_task: dict[str, list[Sample]] = {}
-    for row in samples:
-        by_task.setdefault(row.task_key, []).append(row)
-    rollouts = max(len(rows) for rows in by_task.values())
-    if rollouts < 2:
-        return None
-    answered = [[row for row in rows if row.reward is not None] for rows in by_task.values()]
-    answered = [rows for rows in answered if rows]
-    # A row whose output nobody recorded is no evidence of sameness: it counts as one of its own.
-    distinct = [len({row.output_digest or f"row {row.rollout}" for row in rows}) for rows in answered]
-    one_answer = any(len(rows) > 1 for rows in answered) and max(distinct, default=0) == 1
-    real = sampled and not one_answer and bool(answered)
-    rewards = [[row.reward or 0.0 for row in rows] for rows in by_task.values()]
-    mean = math.fsum(value for rows in rewards for value in rows) / len(samples)
-    return Repeats(
-        rollouts=rollouts,
-        sampled=sampled,
-        distinct_min=min(distinct, default=None),
-        distinct_mean=round(sum(distinct) / len(distinct), 3) if distinct else None,
-        distinct_max=max(distinct, default=None),
-        one_answer=one_answer,
-        mean_at_k=round(mean, 6) if real else None,
-        pass_at_k=pass_at(rewards) if real and _binary(rewards) else {},
-    )
-
-
-def pass_at(rewards: Sequence[Sequence[float]]) -> dict[str, float]:
-    """pass@k over tasks, by k, for rewards of 0 and 1; every task has the same number of them."""
-    count = len(rewards[0])
-    powers = [2**power for power in range(count.bit_length()) if 2**power < count]
+    tasks = sum(right.values())
+    fewest = min(count for count, _ in right)
+    powers = [2**power for power in range(fewest.bit_length()) if 2**power < fewest]
     return {
-        str(k): round(math.fsum(estimate(len(task), _right(task), k) for task in rewards) / len(rewards), 6)
-        for k in [*powers, count]
+        str(k): round(
+            float(sum(Fraction(estimate(n, c, k)) * times for (n, c), times in right.items()) / tasks), 6
+        )
+        for k in [*powers, fewest]
     }
 
 
 def estimate(n: int, c: int, k: int) -> float:
     """The chance that k of n rollouts, drawn without putting back, hold one of the c right ones."""
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def _right(rewards: Sequence[float]) -> int:
-    return sum(reward == 1.0 for reward in rewards)
-
-
-def _binary(rewards: Sequence[Sequence[float]]) -> bool:
-    return all(reward in (0.0, 1.0) for task in rewards for reward in task)

@@ -84,7 +84,6 @@ def summarise(
         failures=failures(samples),
         families=score_families(
             samples,
-            plan.digest,
             {name: task.baselines for name, task in tasks.items()},
             {facts.entry: asked.may_differ(facts.sampling, bool(facts.seeds)) for facts in entries},
         ),

@@ -8,9 +8,9 @@ a limit that cuts answers is a finding about the run and not about the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 Status = Literal["scored", "errored", "truncated", "missing"]
 STATUSES: tuple[Status, ...] = ("scored", "errored", "truncated", "missing")
@@ -87,6 +87,12 @@ class Sample(BaseModel):
     seconds: Seconds
     record: str | None
     line: int | None
+
+    @model_validator(mode="after")
+    def _scored_means_a_score(self) -> Self:
+        if (self.reward is not None) != (self.status in ("scored", "truncated")):
+            raise ValueError(f"a row that is {self.status} has the reward {self.reward}")
+        return self
 
 
 class PlannedTask(BaseModel):

@@ -6,46 +6,22 @@ where rows failed the score is a lower bound, with `score_ceiling` (every failed
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from assay.record.repeats import Repeats, repeats_of
+from assay.record.ledger import Ledger
+from assay.record.repeats import Repeats
 from assay.record.sample import Baseline, Sample
-from assay.record.statistics import Method, mean_interval
-
-
-class Counts(BaseModel):
-    """How many rollouts were planned, and what became of them; the last two are told beside, not summed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    planned: int
-    scored: int
-    errored: int
-    truncated: int
-    missing: int
-    empty: int
-    duplicates: int
-
-    @property
-    def answered(self) -> int:
-        """Rollouts with a score: scored and truncated-and-scored."""
-        return self.scored + self.truncated
-
-    @property
-    def truncated_rate(self) -> float | None:
-        """The share of rollouts with a score that a limit cut; None where none has a score."""
-        return round(self.truncated / self.answered, 6) if self.answered else None
+from assay.record.statistics import Bounds, Method, clustered, interval, wilson
+from assay.record.tally import Counts, Tally
 
 
 class FamilyScore(BaseModel):
     """One family's result.
 
     Attributes:
-        entry: The profile's entry.
+        entry: The profile's entry, or the suite's job.
         family: The generator or subset.
         counts: Its rollouts.
         truncated_rate: Share of the rollouts with a score that a limit cut; None when nothing was answered.
@@ -54,6 +30,8 @@ class FamilyScore(BaseModel):
         low: Lower bound of the 95 % interval of `score`.
         high: Upper bound.
         interval_method: How the bounds were computed (assay.record.statistics).
+        clustered: The normal interval with an error clustered by question; None where nothing differs.
+        wilson: Wilson's interval; None unless every row is right or wrong and asks a question of its own.
         clusters: Distinct questions.
         baseline: Score of the best constant answer over the same tasks, None when the taskset tells none.
         baseline_answer: That answer.
@@ -74,6 +52,8 @@ class FamilyScore(BaseModel):
     low: float | None
     high: float | None
     interval_method: Method
+    clustered: Bounds | None
+    wilson: Bounds | None
     clusters: int
     baseline: float | None
     baseline_answer: str | None
@@ -85,75 +65,78 @@ class FamilyScore(BaseModel):
 
 def count(samples: Iterable[Sample]) -> Counts:
     """Count samples by what became of them."""
-    rows = list(samples)
-    tally = {
-        status: sum(row.status == status for row in rows)
-        for status in ("scored", "errored", "truncated", "missing")
-    }
-    questions = {(row.entry, row.task_key): row.cluster for row in rows}
-    return Counts(
-        planned=len(rows),
-        empty=sum(row.empty for row in rows),
-        duplicates=len(questions) - len(set(questions.values())),
-        **tally,
-    )
+    with Ledger() as ledger:
+        tally = Tally(ledger, None)
+        groups: dict[tuple[str, str], list[Sample]] = {}
+        for row in samples:
+            groups.setdefault((row.entry, row.task_key), []).append(row)
+        for rows in groups.values():
+            tally.add(rows)
+        return tally.counts()
 
 
-def family_seed(plan_digest: str, entry: str, family: str) -> int:
-    """The bootstrap's seed for a family: from the plan's digest, so nobody chooses it."""
-    text = f"{plan_digest}/{entry}/{family}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
-
-
-def score_family(
-    samples: Sequence[Sample], plan_digest: str, baseline: Baseline | None, sampled: bool = False
+def score_tally(
+    tally: Tally, entry: str, family: str, baseline: Baseline | None, sampled: bool
 ) -> FamilyScore:
-    """Score the rows of one family (at least one) of one entry.
+    """Score what was counted (at least one row).
 
     Args:
-        samples: Every planned rollout of the family.
-        plan_digest: Digest of the plan, from which the bootstrap's seed is taken.
+        tally: Every planned rollout of the family.
+        entry: The profile's entry, or the suite's job.
+        family: The generator or subset.
         baseline: The constant answer that would score best.
         sampled: Whether the sampling lets a task's rollouts differ.
     """
-    first = samples[0]
-    counts = count(samples)
-    rewards = [row.reward or 0.0 for row in samples]
-    total = sum(rewards)
+    counts = tally.counts()
     answered = counts.answered > 0
-    interval = mean_interval(
-        rewards, [row.cluster for row in samples], family_seed(plan_digest, first.entry, first.family)
-    )
-    tokens = [row.completion_tokens for row in samples if row.completion_tokens is not None]
+    spread, questions = tally.spread(), tally.ledger.questions(tally.family)
+    bounds = interval(questions, spread)
+    mean = spread.total / counts.planned
+    tokens = tally.completion
     return FamilyScore(
-        entry=first.entry,
-        family=first.family,
+        entry=entry,
+        family=family,
         counts=counts,
         truncated_rate=counts.truncated_rate,
-        score=round(total / counts.planned, 6) if answered else None,
-        score_ceiling=round((total + counts.errored + counts.missing) / counts.planned, 6),
-        low=interval.low if answered else None,
-        high=interval.high if answered else None,
-        interval_method=interval.method if answered else "none",
-        clusters=interval.clusters,
+        score=round(mean, 6) if answered else None,
+        score_ceiling=round((spread.total + counts.errored + counts.missing) / counts.planned, 6),
+        low=bounds.low if answered else None,
+        high=bounds.high if answered else None,
+        interval_method=bounds.method if answered else "none",
+        clustered=clustered(questions, spread) if answered else None,
+        wilson=wilson(questions, spread) if answered else None,
+        clusters=bounds.clusters,
         baseline=None if baseline is None else round(baseline.score, 6),
         baseline_answer=None if baseline is None else baseline.answer,
-        rewards=_by_name(samples) if answered else {},
-        distinct_answers=len({row.answer_digest for row in samples if row.answer_digest}),
-        repeats=repeats_of(samples, sampled),
-        mean_completion_tokens=round(sum(tokens) / len(tokens), 3) if tokens else None,
+        rewards={name: round(tally.named[name].value / counts.planned, 6) for name in sorted(tally.named)}
+        if answered
+        else {},
+        distinct_answers=tally.ledger.answers(tally.family),
+        repeats=tally.repeats.result(sampled, mean),
+        mean_completion_tokens=round(tokens.total / tokens.rows, 3) if tokens.rows else None,
     )
 
 
-def _by_name(samples: Sequence[Sample]) -> dict[str, float]:
-    names = sorted({name for row in samples for name in row.rewards})
-    sums = {name: math.fsum(row.rewards.get(name, 0.0) for row in samples) for name in names}
-    return {name: round(value / len(samples), 6) for name, value in sums.items()}
+def score_family(samples: Sequence[Sample], baseline: Baseline | None, sampled: bool = False) -> FamilyScore:
+    """Score the rows of one family (at least one) of one entry; see `score_tally`.
+
+    Args:
+        samples: Every planned rollout of the family.
+        baseline: The constant answer that would score best.
+        sampled: Whether the sampling lets a task's rollouts differ.
+    """
+    tasks: dict[str, list[Sample]] = {}
+    for row in samples:
+        tasks.setdefault(row.task_key, []).append(row)
+    with Ledger() as ledger:
+        tally = Tally(ledger, 0)
+        for rows in tasks.values():
+            tally.add(rows)
+        return score_tally(tally, samples[0].entry, samples[0].family, baseline, sampled)
 
 
 def score_families(
     samples: Sequence[Sample],
-    plan_digest: str,
     baselines: Mapping[str, Mapping[str, Baseline]],
     sampled: Mapping[str, bool],
 ) -> tuple[FamilyScore, ...]:
@@ -161,7 +144,6 @@ def score_families(
 
     Args:
         samples: All rows, in the plan's order.
-        plan_digest: Digest of the plan, from which bootstrap seeds are taken.
         baselines: Constant-answer baselines by entry and family.
         sampled: Whether the sampling lets a task's rollouts differ, by entry.
     """
@@ -169,6 +151,6 @@ def score_families(
     for row in samples:
         groups.setdefault((row.entry, row.family), []).append(row)
     return tuple(
-        score_family(rows, plan_digest, baselines.get(entry, {}).get(family), sampled.get(entry, False))
+        score_family(rows, baselines.get(entry, {}).get(family), sampled.get(entry, False))
         for (entry, family), rows in groups.items()
     )

@@ -13,10 +13,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from assay.record.sample import Sample
-from assay.record.scores import Counts, FamilyScore
+from assay.record.scores import FamilyScore
 from assay.record.statistics import CONFIDENCE
+from assay.record.tally import Counts
 
-SCHEMA: Literal["assay/summary/v2"] = "assay/summary/v2"
+SCHEMA: Literal["assay/summary/v3"] = "assay/summary/v3"
 FAILURES_TOLD = 3
 ERROR_CHARACTERS = 300
 
@@ -86,7 +87,7 @@ class Summary(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal["assay/summary/v2"] = SCHEMA
+    schema_version: Literal["assay/summary/v3"] = SCHEMA
     profile: str
     description: str
     pins: str
