@@ -13,6 +13,8 @@ from assay.plan import EGRESS, EntryPlan, OtherServer, OwnServer, Plan
 from assay.profile import EntryFacts, Profile, RuntimeKind, choose_entries
 from assay.run.address import check_url
 
+PLACEHOLDER_IMAGE = "assay-sandbox"  # in a plan of which nothing is run
+
 
 def make_plan(
     profile: Profile,

@@ -14,11 +14,9 @@ from assay.console import say, step
 from assay.errors import PrerequisiteError
 from assay.evaluator import load_evaluator
 from assay.plan import Plan
-from assay.planning import make_plan, require_evaluator
+from assay.planning import PLACEHOLDER_IMAGE, make_plan, require_evaluator
 from assay.profile import Profile, RuntimeKind
 from assay.run import route
-
-PLACEHOLDER_IMAGE = "assay-sandbox"
 
 
 @dataclass(frozen=True)

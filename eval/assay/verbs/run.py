@@ -17,7 +17,7 @@ from assay.evaluator import load_evaluator
 from assay.files import write_json_atomic
 from assay.paths import OWNED, RUNS, owned_directory
 from assay.plan import EntryPlan, Plan, load_plan, overrides
-from assay.planning import require_evaluator, runtime_refused
+from assay.planning import PLACEHOLDER_IMAGE, require_evaluator, runtime_refused
 from assay.profile import find_profile
 from assay.record.render import pins_said, show
 from assay.record.summary import EXIT_CODES
@@ -28,7 +28,7 @@ from assay.run.declared import Declared, read_declared
 from assay.run.endpoint import Endpoint, probe
 from assay.run.key import KEY_FILE_VARIABLES, Key, find_key
 from assay.run.native import Scratch
-from assay.run.prepare import PLACEHOLDER_IMAGE, Choice, draft, prepare, prepare_again
+from assay.run.prepare import Choice, draft, prepare, prepare_again
 from assay.run.state import this_process
 from assay.run.tasks import describes_itself, list_tasks
 
