@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from hypothesis import settings
 
+import toy_checkout
 from assay.data import library
 from assay.errors import AssayError
 from assay.models import verify
@@ -36,6 +37,23 @@ def model_path() -> Path:
         return verify("smollm2-135m")
     except AssayError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[toy_checkout.Toy]:
+    """The toy checkout, made once for all tests of a run."""
+    made = toy_checkout.make(tmp_path_factory.mktemp("toy"))
+    yield made
+    if made.warm is not None:
+        made.warm.close()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Where a test's run directories are made."""
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
 
 
 @pytest.fixture

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from altered import Altered
 
 import toy_checkout
-
-
-@pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[toy_checkout.Toy]:
-    made = toy_checkout.make(tmp_path_factory.mktemp("toy"))
-    yield made
-    if made.warm is not None:
-        made.warm.close()
 
 
 @pytest.fixture(scope="session")

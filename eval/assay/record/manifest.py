@@ -1,6 +1,7 @@
-"""`manifest.json`: the digest of every file of a run but itself, the statement and the report.
+"""`manifest.json`: the digest of every file of a run but itself, the lock, the statement and the report.
 
-It is written last, so a run without one was not finished. Whoever holds its digest holds the whole run.
+It is written last, so a run without one was not finished. Whoever holds its digest holds the whole run. The
+lock says who holds a suite's directory at the moment, which is no part of what the run found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from assay.files import read_json, write_json_atomic
 
 NAME = "manifest.json"
 SCHEMA = "assay/manifest/v1"
-OUTSIDE = frozenset({NAME, "statement.dsse.json", "report.html"})
+OUTSIDE = frozenset({NAME, "lock", "statement.dsse.json", "report.html"})
 
 
 @dataclass(frozen=True)

@@ -140,9 +140,29 @@ def record_declared(run: Path, declared: Declared) -> None:
 
 def record_environment(run: Path, plan: Plan) -> None:
     """Write what machine, shell and tools the run had."""
+    value: dict[str, Any] = {
+        **machine(),
+        "evaluator_python": interpreter(load_evaluator(plan.evaluator).binaries / "python"),
+        "runtime": plan.runtime,
+        "egress": plan.egress,
+    }
+    if plan.runtime == "docker":
+        engine = sandbox.engine()
+        value["docker"] = None if engine is None else engine.describe()
+        write_json_atomic(folder(run) / "sandbox.json", sandbox.check(plan.evaluator).describe())
+    write_json_atomic(folder(run) / "environment.json", value)
+
+
+def record_machine(run: Path) -> None:
+    """Write what machine, shell and tools a suite's run had; its jobs' environments are frozen inputs."""
+    write_json_atomic(folder(run) / "environment.json", machine())
+
+
+def machine() -> dict[str, Any]:
+    """What machine this is, and which shell and tools the command has."""
     tools = programs(installed_uv())
     shell = judge({**tools, "python": program("python", sys.executable)}, lock=read_lock())
-    value: dict[str, Any] = {
+    return {
         "assay": __version__,
         "kind": shell.kind,
         "shell": shell.describe(),
@@ -152,16 +172,8 @@ def record_environment(run: Path, plan: Plan) -> None:
         "processor": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "python": interpreter(Path(sys.executable)),
-        "evaluator_python": interpreter(load_evaluator(plan.evaluator).binaries / "python"),
         "tools": {name: found.describe() if found else None for name, found in tools.items()},
-        "runtime": plan.runtime,
-        "egress": plan.egress,
     }
-    if plan.runtime == "docker":
-        engine = sandbox.engine()
-        value["docker"] = None if engine is None else engine.describe()
-        write_json_atomic(folder(run) / "sandbox.json", sandbox.check(plan.evaluator).describe())
-    write_json_atomic(folder(run) / "environment.json", value)
 
 
 def interpreter(python: Path) -> dict[str, str | None] | None:

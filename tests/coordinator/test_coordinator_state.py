@@ -1,0 +1,216 @@
+"""A run's lock, its state, and how inputs and configurations are held against each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.coordinator import frozen
+from assay.coordinator.directory import attempt_folder, journal, launch_folder, new_directory
+from assay.coordinator.frozen import Frozen
+from assay.coordinator.lock import Holder, RunLock, read_holder
+from assay.coordinator.state import (
+    JobState,
+    Phase,
+    Standing,
+    State,
+    exit_code,
+    is_suite,
+    load_state,
+    save_state,
+    standing,
+)
+from assay.errors import ConfigurationError, RunError, VerificationError
+from assay.paths import EVAL
+from assay.run.state import Owner, this_process
+from assay.suite.suite import Suite
+
+HOLD = """\
+import sys, pathlib
+from assay.coordinator.lock import RunLock
+with RunLock(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def suite(**changed: Any) -> Suite:
+    value: dict[str, Any] = {
+        "name": "small",
+        "description": "one job",
+        "pins": "production",
+        "targets": [{"name": "nobody", "protocol": "none", "max_concurrency": 2}],
+        "jobs": [{"id": "one", "backend": "mock", "dataset": "mock", "target": "nobody"}],
+    }
+    return Suite.model_validate({**value, **changed})
+
+
+def state(phase: Phase = "running", **changed: Any) -> State:
+    began = "2026-01-01T00:00:00.000Z"
+    return State(suite="small", phase=phase, started_at=began, jobs=(JobState(id="one"),), **changed)
+
+
+@contextmanager
+def holder_elsewhere(run: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the run's lock while the block runs."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, run],
+        env={**os.environ, "PYTHONPATH": str(EVAL)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_two_processes_never_hold_a_run_at_once_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
+    with holder_elsewhere(tmp_path) as other:
+        with pytest.raises(RunError, match=f"is being written by process {other.pid} on "), RunLock(tmp_path):
+            pass
+        held = read_holder(tmp_path)
+        assert held is not None
+        assert (held.owner.pid, held.alive, held.foreign) == (other.pid, True, False)
+        other.kill()
+        other.wait()
+        assert not held.alive
+        with RunLock(tmp_path):
+            mine = read_holder(tmp_path)
+    assert mine is not None
+    assert mine.owner == this_process()
+
+
+def test_a_lock_of_this_process_excludes_a_second_one_too(tmp_path: Path) -> None:
+    with RunLock(tmp_path), pytest.raises(RunError, match="two at once"), RunLock(tmp_path):
+        pass
+    with RunLock(tmp_path):
+        pass
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").symlink_to(precious)
+    with pytest.raises(VerificationError, match="cannot be locked"), RunLock(run):
+        pass
+    assert precious.read_text() == "mine"
+
+
+HERE = this_process()
+DEAD = Owner(pid=HERE.pid, start_ticks=HERE.start_ticks + 1, boot_id=HERE.boot_id)
+ELSEWHERE = Owner(pid=1, start_ticks=1, boot_id="another boot")
+
+
+@pytest.mark.parametrize(
+    ("phase", "owner", "host", "manifest", "expected", "code"),
+    [
+        ("running", HERE, "here", False, "live", 0),
+        ("starting", HERE, "here", False, "live", 0),
+        ("done", HERE, "here", False, "live", 0),
+        ("running", DEAD, "here", False, "died", 5),
+        ("recording", DEAD, "here", False, "died", 5),
+        ("done", DEAD, "here", False, "died", 5),
+        ("running", ELSEWHERE, "far away", False, "foreign", 5),
+        ("done", ELSEWHERE, "far away", True, "done", 0),
+        ("done", DEAD, "here", True, "done", 0),
+        ("partial", DEAD, "here", True, "partial", 4),
+        ("failed", DEAD, "here", True, "failed", 5),
+        ("cancelled", DEAD, "here", True, "cancelled", 6),
+        ("paused", DEAD, "here", False, "paused", 5),
+    ],
+)
+def test_a_run_stands_as_its_state_and_its_writer_say(
+    tmp_path: Path, phase: Phase, owner: Owner, host: str, manifest: bool, expected: Standing, code: int
+) -> None:
+    if manifest:
+        (tmp_path / "manifest.json").write_text("{}")
+    holder = Holder(owner=owner, host=host, since="2026-01-01T00:00:00.000Z")
+    found = state(phase)
+    assert standing(tmp_path, found, holder) == expected
+    assert exit_code(standing(tmp_path, found, holder), found) == code
+
+
+def test_an_error_before_there_were_results_keeps_its_exit_code(tmp_path: Path) -> None:
+    failed = state("failed", error="nobody answers", error_exit_code=3)
+    assert exit_code(standing(tmp_path, failed, None), failed) == 3
+
+
+def test_a_state_is_read_back_whole_and_only_as_what_it_is(tmp_path: Path) -> None:
+    assert not is_suite(tmp_path)
+    with pytest.raises(VerificationError, match="is not a run"):
+        load_state(tmp_path)
+    save_state(tmp_path, state().with_job("one", attempt=2, done=3))
+    assert load_state(tmp_path).job("one").attempt == 2
+    assert is_suite(tmp_path)
+    path = tmp_path / "state.json"
+    value = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**value, "schema_version": "assay/suite-state/v9"}))
+    with pytest.raises(VerificationError, match="is of the form assay/suite-state/v9"):
+        load_state(tmp_path)
+    path.write_text(json.dumps({**value, "schema_version": "assay/state/v1"}))
+    assert not is_suite(tmp_path)
+
+
+def test_no_name_of_a_job_leads_out_of_the_run(tmp_path: Path) -> None:
+    for name in ("../../evil", "a/b", "..", "", "/etc", "a\n"):
+        for place in (lambda name: attempt_folder(name, 1), lambda n: journal(tmp_path, n)):
+            with pytest.raises(ConfigurationError, match="one path segment"):
+                place(name)
+        with pytest.raises(ConfigurationError, match="one path segment"):
+            launch_folder(tmp_path, name)
+
+
+def test_a_directory_is_named_by_suite_moment_and_configuration_and_made_once(tmp_path: Path) -> None:
+    small = suite()
+    first, second = new_directory(small, tmp_path), new_directory(small, tmp_path)
+    assert first != second
+    assert re.fullmatch(rf"small\.\d{{8}}T\d{{6}}Z-{small.digest[:8]}", first.name)
+
+
+def test_what_decides_a_result_is_told_by_its_dotted_name_and_how_the_coordinator_works_is_not() -> None:
+    before = suite(running={"max_parallel_jobs": 1})
+    job = {"id": "one", "backend": "mock", "dataset": "mock", "target": "nobody"}
+    after = suite(
+        running={"max_parallel_jobs": 4, "retention": "none", "heartbeat_seconds": 1},
+        jobs=[{**job, "generation": {"temperature": 0.6, "extra_body": {"a": {"b": 1}}}, "limit": 5}],
+    )
+    assert frozen.changed(before, before) == []
+    assert frozen.changed(before, suite(running={"max_parallel_jobs": 4})) == []
+    assert frozen.changed(before, after) == [
+        "jobs.one.generation.extra_body.a.b was not there, is 1",
+        "jobs.one.generation.temperature was not there, is 0.6",
+        "jobs.one.limit was not there, is 5",
+    ]
+    two = suite(jobs=[{**job, "id": "two"}, job])
+    assert [what.partition(" ")[0] for what in frozen.changed(before, two)][-1] == "order"
+
+
+def test_inputs_that_differ_are_named_and_only_those_of_the_jobs_in_question() -> None:
+    before = Frozen(
+        {"tree:core": "1", "data:x/y": "2", "data:z": "3"}, {"a": ["data:x/y", "tree:core"], "b": ["data:z"]}
+    )
+    after = Frozen({"tree:core": "9", "data:x/y": "2", "data:z": "4"}, before.jobs)
+    assert frozen.differences(before, before) == []
+    assert frozen.differences(before, after) == [
+        "inputs.data:z was 3, is 4",
+        "inputs.tree:core was 1, is 9",
+    ]
+    assert frozen.differences(before, after, ("a",)) == ["inputs.tree:core was 1, is 9"]
+    gone = Frozen({"tree:core": "1"}, {"a": ["tree:core"]})
+    assert frozen.differences(before, gone, ("a",)) == ["inputs.data:x/y was 2, is not there"]
