@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 HIERARCHY = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 GIBIBYTE = 1 << 30
 EMPTIED_WITHIN_S = 5.0
 
@@ -116,7 +117,7 @@ def own_group(hierarchy: Path) -> Path | None:
     try:
         if "memory" not in (hierarchy / "cgroup.controllers").read_text("ascii").split():
             return None
-        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+        lines = MEMBERSHIP.read_text("utf-8").splitlines()
     except OSError:
         return None
     path = next((line[3:] for line in lines if line.startswith("0::")), None)
