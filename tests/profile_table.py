@@ -211,7 +211,7 @@ def problems(configs: Path) -> Iterator[str]:
         yield from differences(expected, read(configs / name), name)
     for name in sorted(facts.keys() ^ {*TABLE, *OWN}):
         yield f"profiles.toml: {name} is {'not in the table' if name in facts else 'missing'}"
-    folders = {path.name for path in configs.iterdir() if path.is_dir()} - {"suites"}
+    folders = {path.name for path in configs.iterdir() if path.is_dir()} - {"campaigns", "suites"}
     yield from (f"{name}/: is no profile's" for name in sorted(folders - facts.keys()))
     for name in (name for name in TABLE if name in facts):
         yield from profile_problems(configs, name, facts[name])

@@ -31,6 +31,7 @@ VERBS = {
     "data": "fetch and verify pinned task data (datasets.lock)",
     "sandbox": "build and check the sandbox image",
     "run": "run a profile and record it",
+    "campaign": "start a server, ask a suite of it, end it; step by step",
     "status": "say what became of a run, and how to resume it natively",
     "summarize": "print a run's results again, from its records",
     "audit": "verify a run directory offline",

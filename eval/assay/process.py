@@ -170,6 +170,16 @@ def descendants(pid: int) -> set[tuple[int, int]]:
     return found
 
 
+def session(leader: int) -> set[tuple[int, int]]:
+    """Every process of a session, as (id, start time), its leader included; it may have ended already."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        fields = _stat(int(path.name))
+        if fields is not None and int(fields[3]) == leader:
+            found.add((int(path.name), int(fields[19])))
+    return found
+
+
 def start_time_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when there is no such process.
 

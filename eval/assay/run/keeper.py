@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assay.paths import EVAL
-from assay.process import descendants, start_time_ticks
+from assay.process import descendants, session, start_time_ticks
 
 GRACE_S = 20.0
 """What the evaluator has for its own clean-up, whose slowest part is the removal of containers."""
@@ -63,17 +63,22 @@ def keeper(child: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> Iterator
 def watch_over(pid: int, named: int, waiting: int, grace_s: float) -> None:
     """Wait until the run says that the evaluator has ended, or is dead; then see that the evaluator ends.
 
+    What it had started by then ends with it, also where it goes in peace and leaves that behind.
+
     Args:
-        pid: The evaluator, leader of its process group.
+        pid: The evaluator, leader of its session.
         named: A descriptor of that process.
         waiting: The pipe's end.
         grace_s: Seconds that it has.
     """
-    if os.read(waiting, 1) or ended(named, grace_s):
+    if os.read(waiting, 1):
         return
-    started = descendants(pid)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+    # Looked up at once, and by the session too: what has lost its parent cannot be found by it any more.
+    started = descendants(pid) | session(pid) - {(pid, start_time_ticks(pid))}
+    if not ended(named, grace_s):
+        started |= descendants(pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
     for other, ticks in started:
         if start_time_ticks(other) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -22,6 +22,7 @@ from assay.setup.environments import ENVIRONMENTS, named
 from assay.shell import python_variables
 
 NEEDS = {
+    "campaign": ("assay",),
     "run": ("assay",),
     "data": ("assay",),
     "sandbox": ("assay", "verifiers"),
