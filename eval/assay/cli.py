@@ -30,6 +30,8 @@ VERBS = {
     "setup": "make and check the locked environments",
     "data": "fetch and verify pinned task data (datasets.lock)",
     "sandbox": "build and check the sandbox image",
+    "validate": "check a suite or profile, and ask nothing",
+    "plan": "show what a suite or profile would ask, and ask nothing",
     "run": "run a profile and record it",
     "campaign": "start a server, ask a suite of it, end it; step by step",
     "status": "say what became of a run, and how to resume it natively",

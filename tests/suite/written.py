@@ -36,7 +36,14 @@ WHOLE: Mapping[str, Any] = {
             "generation": {"max_tokens": 16384, "extra_body": {"enable_thinking": True}},
             "backend_args": {"items": 4},
         },
-        {"id": "second", "backend": "mock", "dataset": "arithmetic", "target": "nobody", "repeats": 2},
+        {
+            "id": "second",
+            "backend": "mock",
+            "dataset": "arithmetic",
+            "target": "nobody",
+            "repeats": 2,
+            "backend_args": {"items": 3},
+        },
     ],
     "list": {"one": ["second"], "turned": ["second", "first"]},
 }
