@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from assay.data.patience import retry_after_s
 from assay.gateway.message import ANSWER_HEADERS, Answer, Request, refusal
-from assay.gateway.pool import Door, Line, Pool, RestingError
+from assay.gateway.pool import Door, Line, Pool, RestingError, Slot
 from assay.gateway.reading import Reading, read
 
 FIRST_WAIT_S = 0.5
@@ -26,6 +26,7 @@ LONGEST_WAIT_S = 30.0
 MAXIMUM_REST_S = 7 * 86400.0  # no clock asks for more in earnest
 MAXIMUM_BYTES = 1 << 30  # of one answer
 ASIDE_BYTES = 256 << 10  # a longer answer is read in a thread, not in the loop
+NOTICED_S = 0.5  # within which a server notices that its client is gone
 PASSING = frozenset({408, 429})
 # Moments that the HTTP library tells of: a connection is made, an answer has begun.
 CONNECTING, BEGUN = "connection.connect_tcp.started", "http11.receive_response_headers.complete"
@@ -115,11 +116,15 @@ class Asking:
                 429, "rate_limit_exceeded", str(error), {"retry-after": str(int(error.seconds) + 1)}
             )
         try:
-            return await self._at(slot.door)
+            return await self._at(slot)
+        except asyncio.CancelledError:
+            slot.release(NOTICED_S)
+            raise
         finally:
             slot.release()
 
-    async def _at(self, door: Door) -> Answer:
+    async def _at(self, slot: Slot) -> Answer:
+        door = slot.door
         seen: set[str] = set()
 
         async def trace(name: str, info: Mapping[str, Any]) -> None:
@@ -132,6 +137,7 @@ class Asking:
             async with asyncio.timeout(limit):
                 found, asked_s = await exchange(self.client, door, self.request, trace)
         except TimeoutError:
+            slot.release(NOTICED_S)
             why = f"{url} gave no whole answer within {limit:g} s"
             raise PassingError(refusal(504, "timeout", why), why) from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

@@ -107,7 +107,12 @@ class OpenLane:
     @property
     def waiting(self) -> int:
         """Requests that are to go to the target and are not there: for want of a slot, or until retried."""
-        return self._asking - self._line.in_flight
+        return max(0, self._asking - self._line.in_flight)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request of the child is being answered, from wherever."""
+        return bool(self._open)
 
     @property
     def spent(self) -> Spent:

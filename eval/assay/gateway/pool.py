@@ -2,7 +2,8 @@
 
 A slot is one request in flight at the target. There are never more than the target's `max_concurrency` over
 all lanes and endpoints, nor more of a lane than its limit, whatever changes meanwhile: a slot is counted when
-it is granted and comes back exactly once. Among lanes that have room, who came first is served first, and a
+it is granted and comes back exactly once, that of a request which was given up a moment later: its server has
+to notice first. Among lanes that have room, who came first is served first, and a
 request that is asked again keeps its place.
 
 An endpoint that wants to be left alone (Retry-After) rests: nobody asks it before. One that cannot be reached
@@ -78,10 +79,18 @@ class Slot:
         self._pool: Pool | None = pool
         self._line = line
 
-    def release(self) -> None:
-        """Give it back; a second call does nothing."""
+    def release(self, after_s: float = 0.0) -> None:
+        """Give it back, at once or after a while; a second call does nothing.
+
+        Args:
+            after_s: How long its server may need to notice that its client is gone.
+        """
         pool, self._pool = self._pool, None
-        if pool is not None:
+        if pool is None:
+            return
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, pool.give_back, self._line, self.door)
+        else:
             pool.give_back(self._line, self.door)
 
 
