@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from assay import dialect
 from assay.dialect.base import ENTRY, SHARED, Launch
@@ -21,7 +29,7 @@ from assay.errors import ConfigurationError
 from assay.evaluator import Dialect as DialectName
 from assay.evaluator import DockerLimits
 from assay.files import OLDER, other_form, read_json
-from assay.profile import SEGMENT, RuntimeKind, describe
+from assay.profile import SEGMENT, RuntimeKind, describe, merge
 
 NAME = "resolved.json"
 SCHEMA: Literal["assay/resolved/v2"] = "assay/resolved/v2"
@@ -92,6 +100,7 @@ class EntryPlan(BaseModel):
         seeds: Each rollout's seed, where it has one: the evaluator is then started once for each.
         launch: Text of `local.toml` and `entry.toml`, which go to the evaluator as they are.
         max_concurrent: Rollouts in flight.
+        over: Native options that whoever asked laid over the launch files: fewer tasks, other sampling.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -102,6 +111,15 @@ class EntryPlan(BaseModel):
     seeds: tuple[int, ...] = ()
     launch: Mapping[str, str]
     max_concurrent: int = Field(gt=0)
+    over: Mapping[str, Any] = {}
+
+    @model_serializer(mode="wrap")
+    def _as_it_was(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # An entry that is asked as its files say has the form, and so the digest, that it always had.
+        found: dict[str, Any] = serialise(self)
+        if not self.over:
+            found.pop("over", None)
+        return found
 
     @model_validator(mode="after")
     def _launches(self) -> Self:
@@ -189,8 +207,8 @@ class Plan(BaseModel):
         return sum(entry.planned for entry in self.entries)
 
     def native(self, entry: EntryPlan) -> dict[str, Any]:
-        """The evaluator's configuration as an entry's launch files alone give it."""
-        return dialect.of(self.dialect).native(entry.launch[SHARED], entry.launch[ENTRY])
+        """The evaluator's configuration as an entry's launch files give it, and what was laid over them."""
+        return merge(dialect.of(self.dialect).native(entry.launch[SHARED], entry.launch[ENTRY]), entry.over)
 
     def taskset(self, entry: EntryPlan) -> str:
         """The taskset as an entry names it."""
@@ -245,4 +263,4 @@ def overrides(
         seed=part.seed,
         routed=routed,
     )
-    return dialect.of(plan.dialect).overrides(launch)
+    return merge(entry.over, dialect.of(plan.dialect).overrides(launch))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from assay import dialect, pinset
 from assay.dialect.base import ENTRY, SHARED, Dialect
@@ -10,7 +13,7 @@ from assay.errors import ConfigurationError
 from assay.evaluator import Evaluator, load_evaluator
 from assay.paths import relative
 from assay.plan import EGRESS, EntryPlan, OtherServer, OwnServer, Plan
-from assay.profile import EntryFacts, Profile, RuntimeKind, choose_entries
+from assay.profile import EntryFacts, Profile, RuntimeKind, choose_entries, merge
 from assay.run.address import check_url
 
 PLACEHOLDER_IMAGE = "assay-sandbox"  # in a plan of which nothing is run
@@ -24,6 +27,8 @@ def make_plan(
     base_url: str | None = None,
     model: str | None = None,
     max_concurrent: int | None = None,
+    limit: int | None = None,
+    sampling: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
     """Build the plan of a profile.
 
@@ -35,6 +40,8 @@ def make_plan(
         base_url: Where a server is already; None for the one that the profile serves or names itself.
         model: The name to ask it for; None for the one that the profile names itself.
         max_concurrent: Rollouts in flight; None for what the entry says.
+        limit: Ask only the first so many tasks of each entry; None for all.
+        sampling: Sampling options that are laid over the entries' own.
 
     Raises:
         ConfigurationError: a launch file is missing or wrong, the entry is unknown, the runtime is not
@@ -46,7 +53,10 @@ def make_plan(
     spoken = evaluator.native
     speech = dialect.of(spoken.dialect)
     texts = [(facts, launch_texts(profile, facts)) for facts in choose_entries(profile, entry)]
-    entries = tuple(_entry(profile, facts, launch, speech, max_concurrent) for facts, launch in texts)
+    entries = tuple(
+        _over(_entry(profile, facts, launch, speech, max_concurrent), speech, limit, sampling)
+        for facts, launch in texts
+    )
     native = speech.native(entries[0].launch[SHARED], entries[0].launch[ENTRY])
     return Plan(
         profile=profile.name,
@@ -155,6 +165,23 @@ def _entry(
         launch=launch,
         max_concurrent=max_concurrent or speech.concurrent(native) or 1,
     )
+
+
+def _over(entry: EntryPlan, speech: Dialect, limit: int | None, sampling: Mapping[str, Any]) -> EntryPlan:
+    """The entry with fewer tasks or other sampling, where it is asked for."""
+    if entry.seeds and "seed" in sampling:
+        raise ConfigurationError(
+            f'entry "{entry.name}" has a seed for each rollout',
+            "a seed for all of them would make its rollouts one",
+            "leave the seed out",
+        )
+    over: dict[str, Any] = {}
+    if limit is not None and limit < entry.tasks:
+        over = speech.first(limit)
+        entry = entry.model_copy(update={"tasks": limit})
+    if sampling:
+        over = merge(over, speech.sampling(sampling))
+    return entry.model_copy(update={"over": over}) if over else entry
 
 
 def _server(

@@ -51,6 +51,10 @@ def test_an_unknown_verb_and_an_unknown_option_are_errors_like_any_other(toy: To
     refused(toy.run("run", "--json"), 2, "PROFILE")
     refused(toy.run("run", "toy", "--concurrency", "0", "--json"), 2, "--concurrency is 0")
     refused(toy.run("run", "toy", "--concurrency", "many", "--json"), 2, "many")
+    refused(toy.run("run", "toy", "--limit", "0", "--json"), 2, "--limit is 0")
+    refused(toy.run("run", "toy", "--set", "temprature=1", "--json"), 2, 'did you mean "temperature"?')
+    refused(toy.run("run", "toy", "--set", "temperature=-1", "--json"), 2, "temperature")
+    refused(toy.run("run", "toy", "--set", "temperature", "--json"), 2, "--set temperature")
 
 
 def test_a_profile_that_wants_containers_refuses_the_host_runtime(toy: Toy, runs: Path) -> None:

@@ -18,7 +18,7 @@ from assay.pinset import PRODUCTION
 from assay.plan import EntryPlan, OwnServer, Part, overrides
 from assay.profile import merge
 from assay.record import dialects
-from assay.record.asked import table
+from assay.record.asked import sampling, table
 from assay.record.results_v0 import METADATA
 from assay.record.sample import TaskPlan
 from assay.run import interpreter, native, route
@@ -159,6 +159,9 @@ def _resolved(case: Case, entry: EntryPlan, part: Part, recorded: Mapping[str, A
     asked = merge(case.plan.native(entry), recorded)
     if case.plan.dialect == "vf-eval-v0":
         return lacking_metadata(case, entry, part, asked)
+    if case.plan.dialect == "vf-eval":
+        # Verifiers 0.4 resolves `extra_body` into the table around it.
+        asked = {**asked, "sampling": sampling(case.plan.dialect, asked)}
     name = f"{part.folder}/configs/resolved/eval.json"
     return lacking(asked, case.json(case.run / name), name)
 
@@ -242,6 +245,7 @@ def _describe(case: Case, entry: EntryPlan) -> TaskPlan:
         evaluator = load_evaluator(case.plan.evaluator)
         routed = route.to_data(evaluator, case.plan.taskset(entry))
         cwd = routed.directory(scratch.path / "work")
-        files = native.write_launch(case.plan, entry, scratch.folder("launch"), routed.overrides)
+        over = merge(entry.over, routed.overrides)
+        files = native.write_launch(case.plan, entry, scratch.folder("launch"), over)
         env = native.environment(case.plan, scratch, None, "audit", routed)
         return list_tasks(case.plan, entry, files, env, cwd)

@@ -13,6 +13,19 @@ from assay.profile import RuntimeKind
 SHARED = "local.toml"
 ENTRY = "entry.toml"
 OVERRIDES = "overrides.json"
+# What OpenAI's requests have a field for; anything else of an engine goes beside them.
+FIELDS = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop",
+        "reasoning_effort",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,12 @@ class Dialect(Protocol):
     def concurrent(self, native: Mapping[str, Any]) -> int | None:
         """Rollouts in flight, None where nothing is said."""
 
+    def first(self, tasks: int) -> dict[str, Any]:
+        """The native option that asks for the first so many tasks."""
+
+    def sampling(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Sampling options, by OpenAI's and the engines' own names, as native ones."""
+
     def base_url(self, native: Mapping[str, Any]) -> str | None:
         """The endpoint that the configuration names itself."""
 
@@ -99,3 +118,11 @@ class Dialect(Protocol):
 
     def dry_run(self, evaluator: Evaluator, files: Sequence[Path]) -> list[str]:
         """The command line that resolves and validates these files natively and asks nothing."""
+
+
+def sampled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampling options as Verifiers takes them: `extra_body` holds what OpenAI does not name."""
+    given = {name: value for name, value in options.items() if name in FIELDS}
+    beside = {name: value for name, value in options.items() if name not in FIELDS and name != "extra_body"}
+    body = {**beside, **options.get("extra_body", {})}
+    return {**given, "extra_body": body} if body else given

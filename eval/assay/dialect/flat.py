@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.dialect.base import ENTRY, OVERRIDES, SHARED, Launch
+from assay.dialect.base import ENTRY, OVERRIDES, SHARED, Launch, sampled
 from assay.dialect.layered import integer
 from assay.evaluator import Evaluator
 from assay.files import write_atomic, write_json_atomic
@@ -66,6 +66,14 @@ class Flat:
     def concurrent(self, native: Mapping[str, Any]) -> int | None:
         """Rollouts in flight, None where nothing is said."""
         return integer(native.get("max_concurrent"))
+
+    def first(self, tasks: int) -> dict[str, Any]:
+        """The native option that asks for the first so many tasks."""
+        return {"num_examples": tasks}
+
+    def sampling(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Sampling options as the table `sampling_args`."""
+        return {"sampling_args": sampled(options)}
 
     def base_url(self, native: Mapping[str, Any]) -> str | None:
         """The endpoint that the configuration names itself."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.dialect.base import ENTRY, OVERRIDES, SHARED, Launch
+from assay.dialect.base import ENTRY, OVERRIDES, SHARED, Launch, sampled
 from assay.evaluator import Evaluator
 from assay.files import write_atomic, write_json_atomic
 from assay.profile import merge
@@ -53,6 +53,17 @@ class Layered:
     def concurrent(self, native: Mapping[str, Any]) -> int | None:
         """Rollouts in flight, None where nothing is said."""
         return integer(native.get("max_concurrent"))
+
+    def first(self, tasks: int) -> dict[str, Any]:
+        """The native option that asks for the first so many tasks."""
+        option: Any = tasks
+        for key in reversed(self.count):
+            option = {key: option}
+        return dict(option)
+
+    def sampling(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Sampling options as the table `sampling`."""
+        return {"sampling": sampled(options)}
 
     def base_url(self, native: Mapping[str, Any]) -> str | None:
         """The endpoint that the configuration names itself."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -211,7 +212,7 @@ def _describe(
         cwd = routed.directory(scratch.path / "work" / entry.name)
         env = native.environment(plan, scratch, key, progress.run.name, routed)
         launch = _launch_folder(progress, entry.name)
-        files = native.write_launch(plan, entry, launch, routed.overrides)
+        files = native.write_launch(plan, entry, launch, merge(entry.over, routed.overrides))
         tasks = list_tasks(plan, entry, files, env, cwd, cancelled)
         progress.tasks[entry.name] = tasks
         progress.routed[entry.name] = routed
@@ -313,6 +314,15 @@ def _end_of_containers(progress: Progress, part: Part, watching: Guard) -> None:
     ]
 
 
+def laid_over(plan: Plan) -> list[str]:
+    """What of the entries was asked otherwise than their files say, in words."""
+    return [
+        f"{entry.name}: asked otherwise than the profile says: {json.dumps(entry.over, ensure_ascii=False)}"
+        for entry in plan.entries
+        if entry.over
+    ]
+
+
 def _record_of(progress: Progress, part: Part) -> Path:
     return dialects.of(progress.plan.dialect).record(progress.run / part.folder)
 
@@ -359,7 +369,7 @@ def _record(progress: Progress, asked: Cancellation) -> Finished:
         progress.tasks,
         samples,
         problems=[*progress.problems, *faults, *leaks(run, progress.key)],
-        notes=progress.notes,
+        notes=[*progress.notes, *laid_over(plan)],
         cancelled=asked.asked,
         server=progress.identity.fingerprint if progress.identity else None,
     )

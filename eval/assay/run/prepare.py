@@ -6,8 +6,9 @@ but not as locked is an error, never repaired behind the user's back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from assay import models, sandbox, setup
 from assay.console import say, step
@@ -29,6 +30,8 @@ class Choice:
         base_url: Where a server is already, or None for the profile's.
         model: The name to ask it for, or None for the profile's.
         max_concurrent: Rollouts in flight, or None for what the entry says.
+        limit: The first so many tasks of each entry, or None for all.
+        sampling: Sampling options laid over the entries' own.
     """
 
     entry: str | None = None
@@ -36,6 +39,8 @@ class Choice:
     base_url: str | None = None
     model: str | None = None
     max_concurrent: int | None = None
+    limit: int | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
 
 def choose_runtime(profile: Profile, wanted: RuntimeKind | None) -> RuntimeKind:
@@ -114,6 +119,8 @@ def draft(profile: Profile, choice: Choice, runtime: RuntimeKind, image: str | N
         choice.base_url,
         choice.model,
         choice.max_concurrent,
+        choice.limit,
+        choice.sampling,
     )
 
 

@@ -6,8 +6,11 @@ import argparse
 import os
 import signal
 import tempfile
+import tomllib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from assay import setup
 from assay.cli import answer, shared
@@ -18,7 +21,7 @@ from assay.files import write_json_atomic
 from assay.paths import OWNED, RUNS, owned_directory
 from assay.plan import EntryPlan, Plan, load_plan, overrides
 from assay.planning import PLACEHOLDER_IMAGE, require_evaluator, runtime_refused
-from assay.profile import find_profile
+from assay.profile import describe, find_profile
 from assay.record.render import pins_said, show
 from assay.record.summary import EXIT_CODES
 from assay.run import native, route
@@ -31,6 +34,7 @@ from assay.run.native import Scratch
 from assay.run.prepare import Choice, draft, prepare, prepare_again
 from assay.run.state import this_process
 from assay.run.tasks import describes_itself, list_tasks
+from assay.suite.job import Generation
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +54,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     parser.add_argument(
         "--concurrency", type=int, metavar="N", help="rollouts in flight (default: the entry's)"
+    )
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="only the first N tasks of each entry (default: all)"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a sampling option laid over the entry's own, as in TOML; may be given several times",
     )
     parser.add_argument("--base-url", metavar="URL", help="a server that is already there, ending in /v1")
     parser.add_argument("--model", metavar="NAME", help="the name to ask that server for")
@@ -89,13 +103,23 @@ def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:
             "at least one rollout must be in flight",
             "leave it out, and the entry's own number is taken",
         )
+    if arguments.limit is not None and arguments.limit < 1:
+        raise ConfigurationError(
+            f"--limit is {arguments.limit}", "at least one task must be asked", "leave it out to ask all"
+        )
     if arguments.profile.endswith(".json"):
         plan = _resolved(arguments)
         declared.check(plan.server)
         return plan if arguments.dry_run else prepare_again(plan, lambda: _reach(plan, arguments))
     profile = find_profile(arguments.profile)
     choice = Choice(
-        arguments.entry, arguments.runtime, arguments.base_url, arguments.model, arguments.concurrency
+        arguments.entry,
+        arguments.runtime,
+        arguments.base_url,
+        arguments.model,
+        arguments.concurrency,
+        arguments.limit,
+        _sampling(arguments.set),
     )
     drafted = draft(profile, choice, choice.runtime or profile.runtimes[0], PLACEHOLDER_IMAGE)
     declared.check(drafted.server)
@@ -127,6 +151,8 @@ def _resolved(arguments: argparse.Namespace) -> Plan:
         "ENTRY": arguments.entry,
         "--runtime": arguments.runtime,
         "--concurrency": arguments.concurrency,
+        "--limit": arguments.limit,
+        "--set": arguments.set or None,
         "--base-url": arguments.base_url,
         "--model": arguments.model,
     }
@@ -145,6 +171,20 @@ def _resolved(arguments: argparse.Namespace) -> Plan:
     if plan.server.kind == "other":
         check_url(plan.server.base_url)
     return plan
+
+
+def _sampling(lines: Sequence[str]) -> dict[str, Any]:
+    """The sampling options of `--set`, those that were given; ConfigurationError when one is none."""
+    try:
+        return Generation.model_validate(tomllib.loads("\n".join(lines))).model_dump(
+            mode="json", exclude_unset=True
+        )
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--set {' --set '.join(lines)} cannot be used",
+            describe(error, Generation),
+            "for example: --set temperature=0.6 --set reasoning_effort='\"low\"'",
+        ) from error
 
 
 def _runs(path: Path) -> Path:
