@@ -57,7 +57,7 @@ def test_a_fault_that_passes_is_not_seen_by_the_child(tmp_path: Path, fault: str
         asyncio.run(scenario(server.base_url))
         assert len(server.asked) == 3
     assert [line["body"].encode() for line in journal(tmp_path)] == [GOOD]
-    assert len(told.of("request_retried")) == 2
+    assert len(told.of("request-retried")) == 2
 
 
 @pytest.mark.usefixtures("quick")
@@ -120,7 +120,7 @@ def test_an_endpoint_that_asks_for_it_is_left_alone_by_all_lanes(tmp_path: Path,
             second = asyncio.create_task(chat(client, "b"))
             assert [said(await first), said(await second)] == ["a", "b"]
             assert opened.spent.retries == 1
-        assert len(told.of("endpoint_resting")) == 1
+        assert len(told.of("endpoint-resting")) == 1
 
     with Upstream(script) as server:
         asyncio.run(scenario(server.base_url))
@@ -170,7 +170,7 @@ def test_a_dead_endpoint_of_a_pool_costs_no_retry(tmp_path: Path) -> None:
         with Upstream(lambda asked: echo(asked) if asked.body else Reply(body=b"{}")) as server:
             asyncio.run(scenario(dead, server.base_url))
             assert len(server.asked) == 21
-    assert [event["endpoint"] for event in told.of("endpoint_failed")] == [dead]
+    assert [event["endpoint"] for event in told.of("endpoint-failed")] == [dead]
 
 
 @pytest.mark.usefixtures("quick")
@@ -197,10 +197,10 @@ def test_an_endpoint_that_came_back_is_used_again(tmp_path: Path) -> None:
     async def scenario(*base_urls: str) -> None:
         at = pool(*base_urls, slots=2, retries=1)
         async with lane(tmp_path, at, told) as opened, child(opened) as client:
-            while not told.of("endpoint_failed"):
+            while not told.of("endpoint-failed"):
                 assert (await chat(client, "a")).status_code == 200
             broken.clear()
-            while not told.of("endpoint_works"):
+            while not told.of("endpoint-works"):
                 assert (await chat(client, "a")).status_code == 200
                 await asyncio.sleep(0.05)
 
@@ -209,7 +209,7 @@ def test_an_endpoint_that_came_back_is_used_again(tmp_path: Path) -> None:
 
     with Upstream(script) as first, Upstream() as second:
         asyncio.run(scenario(first.base_url, second.base_url))
-        assert [event["endpoint"] for event in told.of("endpoint_works")] == [first.base_url]
+        assert [event["endpoint"] for event in told.of("endpoint-works")] == [first.base_url]
 
 
 def test_an_answer_that_takes_too_long_is_given_up_at_the_target_too(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_a_connection_closed_in_the_wrong_moment_costs_no_retry(tmp_path: Path) 
     with Upstream(lambda asked: Reply(silent=True) if asked.number == 1 else echo(asked)) as server:
         asyncio.run(scenario(server.base_url))
         assert len(server.asked) == 3
-    assert len(told.of("request_retried")) == 1
-    assert told.of("endpoint_failed") == []
+    assert len(told.of("request-retried")) == 1
+    assert told.of("endpoint-failed") == []
 
 
 @pytest.mark.parametrize(("coding", "counted"), [("gzip", 3), ("br", None)])

@@ -195,7 +195,7 @@ def test_a_torn_last_line_is_cut_off_said_and_asked_again(tmp_path: Path, cut: i
     path.write_bytes(lines[0] + lines[1] + torn)
     told = Told()
     assert ask_again(tmp_path, told) == (["a#0", "b#1", "a anew"], 1)
-    assert [event["torn_bytes"] for event in told.of("journal_repaired")] == [len(torn)]
+    assert [event["bytes_cut"] for event in told.of("tail-repaired")] == [len(torn)]
     assert ask_again(tmp_path, Told()) == (["a#0", "b#1", "a anew"], 0)
 
 
@@ -206,7 +206,7 @@ def test_a_line_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
     path.write_bytes(lines[0] + lines[0] + lines[1] + lines[0])
     told = Told()
     assert ask_again(tmp_path, told) == (["a#0", "b#1", "a anew"], 1)
-    assert [event["lines_twice"] for event in told.of("journal_repaired")] == [2]
+    assert [event["lines"] for event in told.of("lines-twice")] == [2]
 
 
 def altered(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
@@ -263,7 +263,7 @@ def test_an_answer_with_another_digest_is_never_replayed(
     with Upstream() as server:
         assert asyncio.run(scenario(server.base_url)) == 500
         assert server.asked == []
-    assert len(told.of("journal_altered")) == 1
+    assert len(told.of("journal-altered")) == 1
 
 
 def test_kept_answers_that_nobody_asks_for_again_are_told(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_kept_answers_that_nobody_asks_for_again_are_told(tmp_path: Path) -> Non
 
     with Upstream() as server:
         asyncio.run(scenario(server.base_url))
-    assert [event["unclaimed"] for event in told.of("lane_closed")] == [2]
+    assert [event["unclaimed"] for event in told.of("lane-closed")] == [2]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
@@ -313,7 +313,7 @@ def test_a_disk_that_takes_no_more_fails_the_requests_and_stops_the_asking(
     with Upstream() as server:
         asyncio.run(scenario(server.base_url))
         assert len(server.asked) == 2
-        assert len(told.of("disk_full")) == 1
+        assert len(told.of("disk-full")) == 1
         assert len(journal(tmp_path)) == 1
 
         async def resumed(base_url: str) -> None:

@@ -205,7 +205,7 @@ def test_a_budget_of_tokens_ends_the_asking_and_counts_earlier_lives(tmp_path: P
         assert asyncio.run(scenario(server.base_url)) == [200, 200, 200, 403]
         assert asyncio.run(scenario(server.base_url)) == [200, 200, 200, 403]
         assert len(server.asked) == 3
-    assert [event["tokens"] for event in told.of("budget_exhausted")] == [30, 30]
+    assert [event["tokens"] for event in told.of("budget-exhausted")] == [30, 30]
 
 
 def test_tokens_that_no_server_counted_are_said_to_be_missing(tmp_path: Path) -> None:
@@ -218,5 +218,5 @@ def test_tokens_that_no_server_counted_are_said_to_be_missing(tmp_path: Path) ->
     told = Told()
     with Upstream(lambda asked: Reply(body=streamed("a", usage=None), headers=EVENT_STREAM)) as server:
         assert asyncio.run(scenario(server.base_url)) == (2, 0)
-    assert len(told.of("usage_missing")) == 1
+    assert len(told.of("usage-missing")) == 1
     assert [line["completion_tokens"] for line in journal(tmp_path)] == [None, None]

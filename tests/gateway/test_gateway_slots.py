@@ -174,7 +174,7 @@ def test_a_lane_that_closes_ends_what_is_in_flight_and_leaves_the_others_alone(t
     with Upstream(lambda asked: Reply(body=echo(asked).body, held=release)) as server:
         asyncio.run(scenario(server.base_url))
         assert server.left == 2
-    assert [(event["job"], event["unclaimed"]) for event in told.of("lane_closed")] == [
+    assert [(event["job"], event["unclaimed"]) for event in told.of("lane-closed")] == [
         ("one", 0),
         ("two", 0),
         ("one", 0),

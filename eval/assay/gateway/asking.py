@@ -106,7 +106,7 @@ class Asking:
 
     def _say(self, state: RetryCallState) -> None:
         wait_s = state.next_action.sleep if state.next_action else 0.0
-        self.told("request_retried", {"why": str(_error(state)), "wait_s": round(wait_s, 3)})
+        self.told("request-retried", {"why": str(_error(state)), "wait_s": round(wait_s, 3)})
 
     async def _attempt(self) -> Answer:
         try:
@@ -158,7 +158,7 @@ class Asking:
     def _failed(self, door: Door, error: httpx.HTTPError, how: str, counts: bool = True) -> PassingError:
         why = f"{door.endpoint.base_url} {how}: {error or type(error).__name__}"
         if door.failed():
-            self.told("endpoint_failed", {"endpoint": door.endpoint.base_url, "why": why})
+            self.told("endpoint-failed", {"endpoint": door.endpoint.base_url, "why": why})
         return PassingError(refusal(502, "upstream_error", why), why, counts)
 
     async def _judged(self, door: Door, answer: Answer, asked_s: float | None) -> Answer:
@@ -168,12 +168,12 @@ class Asking:
             why = f"{url} answered {answer.status}"
             if asked_s is not None:
                 door.rest(asked_s)
-                self.told("endpoint_resting", {"endpoint": url, "seconds": round(asked_s, 3)})
+                self.told("endpoint-resting", {"endpoint": url, "seconds": round(asked_s, 3)})
             elif answer.status >= 500 and door.failed():
-                self.told("endpoint_failed", {"endpoint": url, "why": why})
+                self.told("endpoint-failed", {"endpoint": url, "why": why})
             raise PassingError(answer, why, asked_s=asked_s)
         if door.worked():
-            self.told("endpoint_works", {"endpoint": url})
+            self.told("endpoint-works", {"endpoint": url})
         if not answer.good or answer.headers.get("content-encoding"):
             return answer
         reading = await _read(answer)

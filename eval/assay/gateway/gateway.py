@@ -34,9 +34,9 @@ NOTHING = Spent()
 class Gateway:
     """The HTTP server between children and targets, while it is entered; it runs in the loop that enters it.
 
-    Events, each with its `job` where it has one: `journal_repaired`, `journal_altered`, `disk_full`,
-    `request_retried`, `request_failed`, `endpoint_failed`, `endpoint_works`, `endpoint_resting`,
-    `usage_missing`, `budget_exhausted`, `lane_closed`. None of their fields holds a key.
+    Events, each with its `job` where it has one: `tail-repaired`, `lines-twice`, `journal-altered`, `disk-full`,
+    `request-retried`, `request-failed`, `endpoint-failed`, `endpoint-works`, `endpoint-resting`,
+    `usage-missing`, `budget-exhausted`, `lane-closed`. None of their fields holds a key.
     """
 
     def __init__(self, events: Events) -> None:

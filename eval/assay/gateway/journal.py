@@ -67,6 +67,7 @@ class Journal:
             RunError: the disk is full.
         """
         self.path = path
+        self._name = f"{path.parent.name}/{path.name}"  # below the run directory
         self.failure: AssayError | None = None
         self.prompt_tokens = self.completion_tokens = self.count = 0
         self._told = told
@@ -76,7 +77,7 @@ class Journal:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         torn = repair_tail(path)
         if torn:
-            told("journal_repaired", {"path": str(path), "torn_bytes": torn})
+            told("tail-repaired", {"file": self._name, "bytes_cut": torn})
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             sync_directory(path.parent)
@@ -105,7 +106,7 @@ class Journal:
                     raise self._altered(offset, f"number {value['number']} stands where {self.count} must")
                 offset += len(line)
         if twice:
-            self._told("journal_repaired", {"path": str(self.path), "lines_twice": twice})
+            self._told("lines-twice", {"file": self._name, "lines": twice})
 
     def _checked(self, line: bytes, offset: int) -> dict[str, Any]:
         """The line's value, with its fields as they must be."""
@@ -234,7 +235,7 @@ class Journal:
         if not isinstance(cause, AssayError):
             cause = RunError(f"{self.path} could not be written", str(error), "mend the disk, then resume")
         self.failure = cause
-        self._told("disk_full", {"path": str(self.path), "error": str(cause)})
+        self._told("disk-full", {"file": self._name, "error": str(cause)})
 
     async def close(self) -> None:
         """Write what waits, and close the file."""

@@ -164,7 +164,7 @@ class OpenLane:
         try:
             answer = await self._journal.read(place)
         except AssayError as error:
-            self._events("journal_altered", {"job": self.job, "error": str(error)})
+            self._events("journal-altered", {"job": self.job, "error": str(error)})
             return Answered(refusal(500, "journal_altered", str(error)))
         except asyncio.CancelledError:
             self._journal.give_back(request.key, place)
@@ -217,11 +217,11 @@ class OpenLane:
 
     def _failed(self, answer: Answer) -> Answered:
         self._count(errors=1)
-        self._events("request_failed", {"job": self.job, "status": answer.status})
+        self._events("request-failed", {"job": self.job, "status": answer.status})
         return Answered(answer)
 
     def _retried(self, kind: str, fields: Mapping[str, object]) -> None:
-        if kind == "request_retried":
+        if kind == "request-retried":
             self._count(retries=1)
         self._events(kind, {"job": self.job, "target": self._pool.target.name, **fields})
 
@@ -229,7 +229,7 @@ class OpenLane:
         counts = (answer.prompt_tokens, answer.completion_tokens)
         if answer.good and counts == (None, None):
             if not self._spent.uncounted:
-                self._events("usage_missing", {"job": self.job, "target": self._pool.target.name})
+                self._events("usage-missing", {"job": self.job, "target": self._pool.target.name})
             self._count(uncounted=1)
         self._count(prompt_tokens=counts[0] or 0, completion_tokens=counts[1] or 0)
         self._weigh()
@@ -237,7 +237,7 @@ class OpenLane:
     def _weigh(self) -> None:
         if self._budget.tokens is not None and self._spent.tokens >= self._budget.tokens:
             if not self.exhausted.is_set():
-                self._events("budget_exhausted", {"job": self.job, "tokens": self._spent.tokens})
+                self._events("budget-exhausted", {"job": self.job, "tokens": self._spent.tokens})
             self.exhausted.set()
 
     def _count(self, **more: int) -> None:
@@ -258,4 +258,4 @@ class OpenLane:
         self._pool.leave(self._line)
         self._on_closed(self.job)
         spent = dataclasses.asdict(self._spent)
-        self._events("lane_closed", {"job": self.job, **spent, "unclaimed": self._journal.unclaimed})
+        self._events("lane-closed", {"job": self.job, "spent": spent, "unclaimed": self._journal.unclaimed})
