@@ -34,7 +34,7 @@ NOTHING = Spent()
 class Gateway:
     """The HTTP server between children and targets, while it is entered; it runs in the loop that enters it.
 
-    Events, each with its `job` where it has one: `tail-repaired`, `lines-twice`, `journal-altered`, `disk-full`,
+    Events, each with its `job`: `tail-repaired`, `lines-twice`, `journal-altered`, `disk-full`,
     `request-retried`, `request-failed`, `endpoint-failed`, `endpoint-works`, `endpoint-resting`,
     `usage-missing`, `budget-exhausted`, `lane-closed`. None of their fields holds a key.
     """
