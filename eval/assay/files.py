@@ -11,7 +11,8 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,11 +34,30 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         RunError: the disk is full; the old content stands.
         OSError: the directory cannot be written.
     """
+    with replacing(path, mode) as write:
+        write(data)
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o644) -> Iterator[Callable[[bytes], object]]:
+    """Replace the file's content in one step with what is written meanwhile; an exception leaves the old one.
+
+    Args:
+        path: The file; its directory must exist.
+        mode: Permission bits of the new file.
+
+    Yields:
+        What appends bytes to the new content.
+
+    Raises:
+        RunError: the disk is full; the old content stands.
+        OSError: the directory cannot be written.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file.write
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(mode)
@@ -45,6 +65,9 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise disk_full(path, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

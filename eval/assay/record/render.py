@@ -133,8 +133,17 @@ def _share(counts: Counts) -> str:
 
 
 def repeated(family: FamilyScore, repeats: Repeats) -> list[str]:
-    """What the several rollouts of a task are, and what follows from them: plain sentences."""
-    of = f"{family.family}: " if family.family != family.entry else ""
+    """What the several rollouts of a family's task are: see `repeats_said`."""
+    return repeats_said(f"{family.family}: " if family.family != family.entry else "", repeats)
+
+
+def repeats_said(of: str, repeats: Repeats) -> list[str]:
+    """What the several rollouts of a task are, and what follows from them: plain sentences.
+
+    Args:
+        of: What each sentence begins with.
+        repeats: Of all tasks.
+    """
     if repeats.distinct_min is None:
         return [f"{of}no rollout was answered"]
     lines = [

@@ -50,7 +50,19 @@ class Repeats(BaseModel):
 
 
 class RepeatsTally:
-    """The rollouts of tasks, counted task by task; how often each number of right ones was had is kept."""
+    """The rollouts of tasks, counted task by task.
+
+    Attributes:
+        rollouts: The most that a task has.
+        answered: Tasks with an answer.
+        distinct: Sum of their distinct outputs.
+        distinct_min: The least; None before the first.
+        distinct_max: The most.
+        several: A task has two or more answers.
+        seeds: Rollouts of a task have seeds of their own.
+        binary: Every reward so far is 0 or 1.
+        right: How many tasks had so many rollouts, and so many right ones among them.
+    """
 
     def __init__(self) -> None:
         self.rollouts = 0
@@ -59,6 +71,7 @@ class RepeatsTally:
         self.distinct_min: int | None = None
         self.distinct_max: int | None = None
         self.several = False
+        self.seeds = False
         self.binary = True
         self.right: Counter[tuple[int, int]] = Counter()
 
@@ -67,6 +80,7 @@ class RepeatsTally:
         self.rollouts = max(self.rollouts, len(rows))
         self.binary = self.binary and all(row.reward in (None, 0.0, 1.0) for row in rows)
         self.right[len(rows), sum(row.reward == 1.0 for row in rows)] += 1
+        self.seeds = self.seeds or len({row.seed for row in rows}) > 1
         answered = [row for row in rows if row.reward is not None]
         if not answered:
             return
@@ -85,6 +99,7 @@ class RepeatsTally:
         self.answered += other.answered
         self.distinct += other.distinct
         self.several = self.several or other.several
+        self.seeds = self.seeds or other.seeds
         for value in (other.distinct_min, other.distinct_max):
             if value is not None:
                 self._between(value)
