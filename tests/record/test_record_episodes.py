@@ -171,6 +171,13 @@ def test_a_time_that_is_no_number_is_an_error(tmp_path: Path, value: str) -> Non
         read(tmp_path, mutated)
 
 
+def test_half_of_a_surrogate_pair_in_a_record_is_read_as_a_replaced_character(tmp_path: Path) -> None:
+    mutated = copy.deepcopy(episode())
+    mutated["traces"][0]["calls"][-1]["finish_reason"] = "\ud83d\ude00 \ud800!"
+    samples, _ = read(tmp_path, mutated)
+    assert samples[0].finish_reason == "\U0001f600 \ufffd!"
+
+
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(places(episode())), JSON, st.booleans())
 def test_a_record_with_any_value_in_any_place_gives_rows_or_an_error(

@@ -90,12 +90,20 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                value = json.loads(line)
+                value = _utf8(line, json.loads(line))
                 if not isinstance(value, dict):
                     raise ValueError("it is not a JSON object")
             except (ValueError, RecursionError) as error:
                 raise VerificationError(f"{path} line {number} is not a row", str(error)) from error
             yield number, value
+
+
+def _utf8(line: bytes, value: Any) -> Any:
+    """The value with U+FFFD for half a surrogate pair, which JSON can escape and no text can hold."""
+    if b"\\ud" not in line.lower():
+        return value
+    text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+    return json.loads(text.decode("utf-16-le", "replace"))
 
 
 def text_of(message: Mapping[str, Any]) -> str:
