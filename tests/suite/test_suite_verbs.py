@@ -16,7 +16,7 @@ from written import write
 from assay.backends import registry
 from assay.backends.mock import Mock
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
-from assay.suite.check import check_runtime, check_suite, plan_suite
+from assay.suite.check import check_runtime, plan_suite
 from assay.suite.key import target_key
 from assay.suite.read import read_suite
 
@@ -231,7 +231,3 @@ def test_greedy_repeats_are_told_and_sampled_ones_are_not(tmp_path: Path) -> Non
         path = write(tmp_path, ("defaults.generation.temperature", temperature))
         warnings = plan_suite(read_suite(str(path), {}).suite)[1].expected.warnings
         assert sum("greedy repeats" in warning for warning in warnings) == count
-
-
-def test_the_suites_of_this_repository_are_valid_for_their_backends() -> None:
-    check_suite(read_suite("mock", {}).suite)
