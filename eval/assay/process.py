@@ -22,14 +22,17 @@ from typing import IO
 from assay.errors import CancelledError, RunError
 
 PR_SET_PDEATHSIG = 1
+# Looked up here and not in the child: between fork and exec the loader may be locked for ever, by a thread
+# that the child does not have.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 TERMINATE_GRACE_S = 10.0
 POLL_S = 0.1
 
 
 def _die_with_parent(number: int, parent: int) -> None:
     """Runs in the child before exec: have it signalled when the thread that started it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if _PRCTL is not None:
+        _PRCTL(PR_SET_PDEATHSIG, number)
         # A parent that died before the line above sends no signal any more.
         if os.getppid() != parent:
             os._exit(1)
