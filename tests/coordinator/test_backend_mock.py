@@ -202,7 +202,7 @@ def test_the_key_stands_in_no_argument_and_in_no_file(tmp_path: Path, server: An
     ("fields", "target", "said"),
     [
         ({"backend_args": {"items": 3, "wrong_evry": 2}}, NOBODY, 'did you mean "wrong_every"'),
-        ({"backend_args": {}}, NOBODY, "items: Field required"),
+        ({"backend_args": {}}, NOBODY, "backend_args.items is missing"),
         ({"backend_args": {"items": 3, "fail_at": 3}}, NOBODY, "counted from 0 to 2"),
         ({"backend_args": {"items": 3, "fail_at": 2}, "limit": 2}, NOBODY, "counted from 0 to 1"),
         ({"backend_args": {"items": 3, "ask": True}}, NOBODY, "nobody answers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -337,3 +338,13 @@ def test_a_profile_takes_its_servers_key_from_the_file_that_a_variable_names() -
 def test_an_entry_that_a_profile_does_not_have_is_told_with_the_nearest() -> None:
     with pytest.raises(ConfigurationError, match='has no entry "aime27"'):
         read_suite("quick/aime27", {})
+
+
+def test_the_suite_in_the_documentation_is_one(tmp_path: Path) -> None:
+    told = (ROOT / "docs/formats.md").read_text("utf-8")
+    (text,) = re.findall(r"^## Suites .*?^```toml\n(.*?)^```", told, re.DOTALL | re.MULTILINE)
+    path = tmp_path / "told.toml"
+    path.write_text(text, "utf-8")
+    suite = read_suite(f"{path}:smoke", {}).suite
+    assert (suite.targets[0].api_key_env, suite.jobs[0].limit) == ("MODEL_API_KEY", 2)
+    assert suite.jobs[0].generation.temperature == 0

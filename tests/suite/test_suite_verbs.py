@@ -16,7 +16,7 @@ from written import write
 from assay.backends import registry
 from assay.backends.mock import Mock
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
-from assay.suite.check import check_runtime, plan_suite
+from assay.suite.check import check_runtime, check_suite, plan_suite
 from assay.suite.key import target_key
 from assay.suite.read import read_suite
 
@@ -125,8 +125,15 @@ def test_what_a_backend_refuses_is_told_for_every_job(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert 'job second: there is no backend "mokc"' in done.stderr
     assert 'did you mean "mock"?' in done.stderr
-    assert "itms: unknown key" in done.stderr
+    assert 'backend_args.itms: unknown key; did you mean "items"?' in done.stderr
     assert done.stderr.count("assay: error:") == 2
+
+
+@pytest.mark.parametrize("value", ["3", True, 3.0, [3]])
+def test_the_arguments_of_a_backend_are_as_strict_as_the_suite(tmp_path: Path, value: object) -> None:
+    suite = read_suite(str(write(tmp_path, ("job.0.backend_args.items", value))), {}).suite
+    with pytest.raises(ConfigurationError, match=r"backend_args\.items: Input should be a valid integer"):
+        check_suite(suite)
 
 
 def test_a_key_that_is_not_there_is_exit_2_and_one_that_is_stays_unseen(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from assay.errors import ConfigurationError
-from assay.profile import describe
 from assay.record.sample import Baseline, Sample
 from assay.run.key import Key
+from assay.suite.faults import FaultyError, build
 from assay.suite.job import Job
 from assay.suite.target import Target
 
@@ -204,19 +204,19 @@ class Backend(Protocol):
 
 
 def checked_arguments(backend: Backend, job: Job) -> Any:
-    """The job's backend arguments as the backend's own model.
+    """The job's backend arguments as the backend's own model, types strict as everywhere in a suite.
 
     Raises:
         ConfigurationError: they do not fit; an unknown one is told with the nearest.
     """
     try:
-        return arguments_of(backend, job)
-    except ValidationError as error:
+        return build(backend.arguments, job.backend_args, "backend_args")
+    except FaultyError as faults:
         raise ConfigurationError(
             f"job {job.id}: the arguments of the backend {backend.name} cannot be used",
-            describe(error, backend.arguments),
+            str(faults),
             "mend backend_args of that job",
-        ) from error
+        ) from None
 
 
 def arguments_of(backend: Backend, job: Job) -> Any:
