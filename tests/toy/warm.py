@@ -16,8 +16,10 @@ from typing import Any
 
 from assay.cli import main
 
-for name in ("run", "status", "summarize", "audit", "reward"):
+for name in ("run", "resume", "status", "summarize", "audit", "reward"):
     importlib.import_module(f"assay.verbs.{name}")
+for name in ("coordinator.command", "audit.suite_checks", "backends.mock"):
+    importlib.import_module(f"assay.{name}")
 importlib.import_module("scipy.stats")
 # What is imported stays shared with the forks: collecting garbage there would copy it page by page.
 gc.freeze()

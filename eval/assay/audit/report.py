@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from assay.audit import input_checks, pinned_checks, record_checks, server_checks, shell_checks
 from assay.audit.case import Case
 from assay.audit.check import Check
+from assay.coordinator.state import is_suite
 from assay.errors import AssayError, VerificationError
 from assay.record.manifest import run_files
 
@@ -49,13 +51,19 @@ def audit(run: Path) -> list[Check]:
     except VerificationError as error:
         # Nothing of it is opened: a link leads elsewhere, and a pipe would never end.
         return [Check("files", "FAIL", (str(error), "nothing else was read"))]
+    if is_suite(run):
+        # Here alone: a profile's run needs none of it.
+        from assay.audit import suite_checks
+
+        suite = suite_checks.SuiteCase(run)
+        return [_guarded(name, partial(check, suite)) for name, check in suite_checks.CHECKS]
     case = Case(run)
-    return [_guarded(name, check, case) for name, check in CHECKS]
+    return [_guarded(name, partial(check, case)) for name, check in CHECKS]
 
 
-def _guarded(name: str, check: Callable[[Case], Check], case: Case) -> Check:
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
-        return check(case)
+        return check()
     except AssayError as error:
         return Check(name, "FAIL", (str(error),))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -158,11 +158,23 @@ def differences(before: Frozen, after: Frozen, jobs: Sequence[str] | None = None
 def changed(before: Suite, after: Suite) -> list[str]:
     """How two configurations differ in what decides a result, each with its dotted name."""
     old, new = dict(_leaves("", _named(before))), dict(_leaves("", _named(after)))
-    return [
+    told = []
+    for kind in ("targets", "jobs"):
+        sides = [{name.split(".")[1] for name in side if name.startswith(f"{kind}.")} for side in (old, new)]
+        for one in sorted(sides[0] ^ sides[1]):
+            told.append(f"{kind}.{one} was {_there(one in sides[0])}, is {_there(one in sides[1])}")
+            for side in (old, new):
+                for name in [name for name in side if name.startswith(f"{kind}.{one}.")]:
+                    del side[name]
+    return told + [
         f"{name} was {_short(old.get(name))}, is {_short(new.get(name))}"
         for name in sorted(old.keys() | new.keys())
-        if name not in old or name not in new or old[name] != new[name]
+        if old.get(name) != new.get(name)
     ]
+
+
+def _there(there: bool) -> str:
+    return "there" if there else "not there"
 
 
 def _named(suite: Suite) -> dict[str, Any]:

@@ -16,45 +16,20 @@ from typing import Any
 
 from assay import models
 from assay.coordinator.redact import Secrets
-from assay.errors import AssayError, ConfigurationError, PrerequisiteError, VerificationError
+from assay.errors import AssayError, PrerequisiteError, VerificationError
 from assay.files import read_json, write_json_atomic
 from assay.plan import OwnServer
 from assay.run import provenance
 from assay.run.endpoint import Endpoint, probe
 from assay.run.identity import Identity, differences
-from assay.run.key import Key, read_key
+from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.serving import serve
+from assay.suite.key import target_key
 from assay.suite.suite import Suite
 from assay.suite.target import Target
 
 FIRST = "first"
-
-
-def find_key(target: Target, environ: Mapping[str, str]) -> Key | None:
-    """A target's key; None for an open endpoint, one that the run serves itself, or where nobody is asked.
-
-    Raises:
-        ConfigurationError: its variable is not set, or its file cannot be used.
-    """
-    if target.key_file is not None:
-        return read_key(target.key_file)
-    if target.api_key_env is None:
-        return None
-    value = environ.get(target.api_key_env, "")
-    if not value:
-        raise ConfigurationError(
-            f'the key of target "{target.name}" is missing',
-            f"the variable {target.api_key_env} is not set",
-            f"export {target.api_key_env}=… (or name a private file with key_file)",
-        )
-    if not value.isascii() or not value.isprintable():
-        raise ConfigurationError(
-            f'the key of target "{target.name}" cannot be used',
-            f"the variable {target.api_key_env} holds characters that are not printable ASCII",
-            "",
-        )
-    return Key(value)
 
 
 @dataclass(frozen=True)
@@ -124,7 +99,7 @@ class Targets:
 
     def _endpoints(self, target: Target, number: int, cancelled: Callable[[], bool]) -> tuple[Endpoint, ...]:
         if target.serve is None:
-            key = find_key(target, os.environ)
+            key = target_key(target, os.environ)
             return tuple(Endpoint(url, target.model, key) for url in target.base_url)
         scratch = Scratch(self._scratch.folder(f"serve-{target.name}"))
         log = self._run / "servers" / f"{target.name}.{number}.log"

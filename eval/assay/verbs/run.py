@@ -1,4 +1,4 @@
-"""`assay run PROFILE [ENTRY]`: run a profile, record it, print what it found."""
+"""`assay run PROFILE [ENTRY]|--suite FILE`: run a profile or a suite, record it, print what it found."""
 
 from __future__ import annotations
 
@@ -39,11 +39,16 @@ from assay.suite.job import Generation
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb's arguments."""
-    parser = subparsers.add_parser("run", parents=[shared()], help="run a profile and record it")
+    parser = subparsers.add_parser("run", parents=[shared()], help="run a profile or a suite, and record it")
     parser.add_argument(
-        "profile", metavar="PROFILE", help="a profile, or the resolved.json of an earlier run"
+        "profile", metavar="PROFILE", nargs="?", help="a profile, or the resolved.json of an earlier run"
     )
     parser.add_argument("entry", metavar="ENTRY", nargs="?", help="one entry of the profile (default: all)")
+    parser.add_argument(
+        "--suite",
+        metavar="FILE[:LIST]",
+        help="a suite's file or name, or a profile as a suite of its entries",
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="let the evaluator validate it, and ask nothing"
     )
@@ -84,6 +89,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, print, and return the run's exit code."""
+    if arguments.suite is not None:
+        return _suite(arguments)
+    if arguments.profile is None:
+        raise ConfigurationError("nothing is named", "", "assay run PROFILE, or assay run --suite FILE")
     declared = read_declared(arguments.model_manifest, os.environ)
     if arguments.dry_run:
         return _dry_run(_plan(arguments, declared), arguments.json)
@@ -94,6 +103,30 @@ def run(arguments: argparse.Namespace) -> int:
     _banner(plan)
     finished = conduct(plan, key, runs, declared)
     return _show(finished, arguments.json)
+
+
+def _suite(arguments: argparse.Namespace) -> int:
+    given = {
+        "PROFILE": arguments.profile,
+        "--dry-run": arguments.dry_run or None,
+        "--runtime": arguments.runtime,
+        "--concurrency": arguments.concurrency,
+        "--base-url": arguments.base_url,
+        "--model": arguments.model,
+        "--key-file": arguments.key_file,
+        "--model-manifest": arguments.model_manifest,
+    }
+    refused = [name for name, value in given.items() if value is not None]
+    if refused:
+        raise ConfigurationError(
+            f"{', '.join(refused)} cannot be combined with --suite",
+            "a suite says itself what is asked of whom",
+            "leave that out, and write it into the suite's file",
+        )
+    # Here alone: a profile's run needs none of it.
+    from assay.coordinator.command import run_suite
+
+    return run_suite(arguments.suite, _runs(arguments.runs), arguments.json)
 
 
 def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:

@@ -1,4 +1,4 @@
-"""`assay status RUN`: where a run stands, and how its entries would be resumed natively."""
+"""`assay status RUN`: where a run stands, and how it is resumed: a suite's by Assay, a profile's natively."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.cli import answer, shared
 from assay.console import printable
+from assay.coordinator.state import is_suite
 from assay.errors import AssayError
 from assay.plan import NAME, load_plan
 from assay.run.recipe import WARNING, Recipe, recipes
@@ -27,6 +28,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def status(arguments: argparse.Namespace) -> int:
     """Print the run's standing and return its exit code (0 while it is live)."""
+    if is_suite(arguments.run):
+        # Here alone: a profile's run needs none of it.
+        from assay.coordinator.command import status_of_suite
+
+        return status_of_suite(arguments.run, arguments.json)
     state = load_state(arguments.run)
     standing = state.standing(arguments.run)
     code = exit_code(standing, state)

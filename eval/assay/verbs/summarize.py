@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from assay.cli import answer, shared
+from assay.coordinator.state import is_suite
 from assay.plan import NAME, load_plan
 from assay.record.render import show
 from assay.record.results import SUMMARY, derive, load_summary, load_tasks, summarise
@@ -44,6 +45,11 @@ def recompute(run: Path) -> Summary:
 
 def summarize(arguments: argparse.Namespace) -> int:
     """Print the results and return the exit code they stand for."""
+    if is_suite(arguments.run):
+        # Here alone: a profile's run needs none of it.
+        from assay.coordinator.command import summarize_suite
+
+        return summarize_suite(arguments.run, arguments.json)
     summary = recompute(arguments.run)
     show(summary, stderr=arguments.json)
     code = EXIT_CODES[summary.status]

@@ -1,0 +1,34 @@
+"""`assay resume RUN`: go on with a run where it was, if everything that decides its result is as it was."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from assay.cli import shared
+from assay.coordinator.state import is_suite
+from assay.errors import ConfigurationError
+from assay.run.state import load_state
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb's arguments."""
+    parser = subparsers.add_parser("resume", parents=[shared()], help="go on with an unfinished run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
+    parser.set_defaults(handler=resume)
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Go on, print what was found, and return the run's exit code."""
+    run = arguments.run
+    if not is_suite(run):
+        profile = load_state(run).profile
+        raise ConfigurationError(
+            f"{run} is the run of a profile, which Assay does not take up again",
+            "its evaluator asked the server itself, so no answer was kept",
+            f"assay run --suite {profile} makes one that can be resumed; assay status {run} tells how the "
+            "evaluator's own command would go on with this one",
+        )
+    from assay.coordinator.command import resume_suite
+
+    return resume_suite(run, arguments.json)

@@ -1,0 +1,245 @@
+"""`assay resume`: goes on only where everything that decides a result is as it was, and repeats nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from suites import NOBODY, Counting, asking, findings, quiet, write
+
+from toy_checkout import Toy, processes, until
+
+pytestmark = pytest.mark.slow
+
+SLOTS = 3
+ITEMS = 25
+
+
+def digests(run: Path) -> dict[str, bytes]:
+    """Every file of a run but the lock, which says who looked last."""
+    found = sorted(path for path in run.rglob("*") if path.is_file() and path.name != "lock")
+    return {path.relative_to(run).as_posix(): path.read_bytes() for path in found}
+
+
+@contextmanager
+def replaced(path: Path, old: bytes, new: bytes) -> Iterator[None]:
+    """A file with other bytes while the block runs."""
+    before = path.read_bytes()
+    assert old in before
+    path.write_bytes(before.replace(old, new, 1))
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+@contextmanager
+def cancelled(toy: Toy, runs: Path, suite: Path, server: Counting) -> Iterator[Path]:
+    """A run that was cancelled after some answers."""
+    before = len(server.requests)
+    command = toy.start("run", "--suite", suite, "--runs", runs)
+    run = command.run()
+    until(lambda: len(server.requests) > before + 3)
+    command.signal(signal.SIGINT)
+    assert command.wait().code == 6
+    yield run
+
+
+def test_a_resume_is_refused_and_changes_nothing_when_what_decides_the_result_has_changed(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    def job(**generation: Any) -> dict[str, Any]:
+        return asking(items=40) | {"generation": {"temperature": 0.5, "seed": 1, **generation}}
+
+    path = tmp_path / "frozen.toml"
+    identity = {"schema": "assay/identity/v1", "system_fingerprint": "first", "model": {"name": "a"}}
+    with Counting(delay_s=0.02, identity=lambda number: identity) as server:
+        target = server.target(2)
+        write(path, {"local": target}, [job()])
+        with cancelled(toy, runs, path, server) as run:
+            before = digests(run)
+            asked = len(server.requests)
+
+            def refused(*said: str) -> None:
+                done = toy.run("resume", run, "--json")
+                assert done.code == 5, done.err
+                for each in said:
+                    assert each in done.json["error"]["why"], done.json["error"]
+                assert digests(run) == before
+                assert len(server.requests) == asked
+                assert toy.run("audit", run).code == 0
+
+            write(path, {"local": target}, [job(temperature=0.6, max_tokens=9, seed=2)])
+            refused(
+                "suite.jobs.asking.generation.temperature was 0.5, is 0.6",
+                "suite.jobs.asking.generation.max_tokens was not there, is 9",
+                "suite.jobs.asking.generation.seed was 1, is 2",
+            )
+            write(path, {"local": {**target, "model": "other"}}, [job()])
+            refused("suite.targets.local.model")
+            write(path, {"local": target}, [job(), quiet() | {"target": "local", "id": "more"}])
+            refused("suite.jobs.more was not there, is there")
+            write(path, {"local": target}, [job()], retention="all", heartbeat_seconds=3)
+            core = toy.root / "eval/assay/backends/mock_child.py"
+            with replaced(core, b'"""', b'"""Another. '):
+                refused("inputs.program:mock_child was", "inputs.tree:eval/assay was")
+            identity = {**identity, "system_fingerprint": "second"}
+            refused("server.local.identity.system_fingerprint was", "second")
+            identity = {**identity, "system_fingerprint": "first"}
+            with replaced(run / "resolved.json", b'"temperature": 0.5', b'"temperature": 0.9'):
+                done = toy.run("resume", run)
+                assert done.code == 5
+                assert "resolved.json is not what the run began with" in done.err
+            assert digests(run) == before
+            done = toy.run("resume", run)
+            assert done.code == 0, done.err
+    assert sum(count - 1 for count in server.asked.values()) <= 2
+
+
+def test_a_resume_repairs_torn_tails_and_notes_them(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    with Counting(delay_s=0.02) as server:
+        suite = write(tmp_path / "torn.toml", {"local": server.target(2)}, [asking(items=40)])
+        with cancelled(toy, runs, suite, server) as run:
+            for name in ("events.jsonl", "answers/asking.jsonl"):
+                with (run / name).open("ab") as file:
+                    file.write(b'{"torn": "\xc2\x85')
+            done = toy.run("resume", run)
+            assert done.code == 0, done.err
+            rows = [json.loads(line) for line in (run / "events.jsonl").read_bytes().splitlines()]
+    assert [row["n"] for row in rows] == list(range(1, len(rows) + 1))
+    told = json.dumps([row for row in rows if "torn" in row["kind"] or "repaired" in row["kind"]])
+    assert "events.jsonl" in told
+    assert "asking.jsonl" in told
+    assert toy.run("audit", run).code == 0
+
+
+def test_answers_of_a_target_that_became_another_one_are_never_used(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    fingerprint = "first"
+
+    def identity(number: int) -> dict[str, Any]:
+        return {"schema": "assay/identity/v1", "system_fingerprint": fingerprint}
+
+    with Counting(identity=identity) as server:
+        answer = server.reply
+
+        def turn(number: int, body: dict[str, Any]) -> Any:
+            nonlocal fingerprint
+            fingerprint = "second" if number == 3 else fingerprint
+            return answer(number, body)
+
+        server.reply = turn
+        jobs = [asking("one"), asking("two", items=7)]
+        suite = write(tmp_path / "swapped.toml", {"local": server.target(1)}, jobs)
+        done = toy.run("run", "--suite", suite, "--runs", runs, "--json")
+        assert done.code == 5
+        run = Path(done.json["run_dir"])
+        assert "is not the one that the run began with" in done.out
+        assert len(server.requests) == 6, "nothing more is asked of it"
+        assert toy.run("resume", run).code == 5
+        fingerprint = "first"
+        again = toy.run("resume", run, "--json")
+        assert again.code == 0, again.err
+    assert len(server.requests) == 6 + 6 + 7, "the first job is asked anew"
+
+
+def test_a_job_that_was_done_is_not_started_again_whatever_retention_left_of_it(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    with Counting() as server:
+        answer = server.reply
+        server.reply = lambda number, body: answer(number, body)
+        jobs = [quiet("kept", wrong_every=2), asking("late", items=40)]
+        suite = write(tmp_path / "kept.toml", {**NOBODY, "local": server.target(2)}, jobs, retention="none")
+        server.delay_s = 0.02
+        with cancelled(toy, runs, suite, server) as run:
+            rows = [line for line in (run / "samples.jsonl").read_bytes().splitlines() if b'"kept"' in line]
+            assert len(rows) == 6
+            done = toy.run("resume", run, "--json")
+    assert done.code == 0, done.err
+    again = [line for line in (run / "samples.jsonl").read_bytes().splitlines() if b'"kept"' in line]
+    assert again == rows
+    attempts = {job["id"]: job["attempt"] for job in json.loads((run / "state.json").read_bytes())["jobs"]}
+    assert attempts == {"kept": 1, "late": 2}
+
+
+class Undisturbed:
+    """A suite whose every request is its own, and what an undisturbed run of it finds."""
+
+    def __init__(self, toy: Toy, folder: Path) -> None:
+        self.toy = toy
+        self.server = Counting(delay_s=0.005)
+        self.server.__enter__()
+        jobs = [
+            asking("first", items=ITEMS, wrong_every=4),
+            asking("second", items=ITEMS) | {"repeats": 2, "generation": {"temperature": 0.7, "seed": 3}},
+        ]
+        self.suite = write(
+            folder / "killed.toml", {"local": self.server.target(SLOTS)}, jobs, max_parallel_jobs=2
+        )
+        runs = folder / "undisturbed"
+        runs.mkdir()
+        begin = time.monotonic()
+        done = toy.run("run", "--suite", self.suite, "--runs", runs)
+        self.seconds = time.monotonic() - begin
+        assert done.code == 0, done.err
+        self.found = findings(done.run)
+        self.counted = Counter(self.server.asked)
+
+    def killed_at(self, moments: list[float], runs: Path) -> None:
+        """Kill a run and its resumes at these moments, let it end, and hold it against the undisturbed."""
+        self.server.asked.clear()
+        command = self.toy.start("run", "--suite", self.suite, "--runs", runs)
+        run = command.run()
+        for moment in moments:
+            time.sleep(moment)
+            with contextlib.suppress(ProcessLookupError):
+                command.signal(signal.SIGKILL)
+            command.wait()
+            until(lambda: processes(run.name) == [] and self.server.in_flight == 0)
+            command = self.toy.start("resume", run)
+        done = command.wait()
+        assert done.code == 0, done.err
+        assert findings(run) == self.found
+        extra = sum((self.server.asked - self.counted).values())
+        assert extra <= SLOTS * len(moments), "at most what was in flight at each kill is asked again"
+        assert not self.counted - self.server.asked
+        assert self.toy.run("audit", run).code == 0
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
+    made = Undisturbed(toy, tmp_path_factory.mktemp("killed"))
+    yield made
+    made.server.__exit__()
+
+
+def kill_at_random(undisturbed: Undisturbed, runs: Path, seed: int, kills: int) -> None:
+    chance = random.Random(seed)
+    while kills:
+        moments = [
+            chance.uniform(0, undisturbed.seconds) for _ in range(min(kills, chance.choice((1, 1, 2, 3))))
+        ]
+        kills -= len(moments)
+        undisturbed.killed_at(moments, runs)
+
+
+def test_kill_9_at_any_moment_loses_only_what_was_in_flight_and_ends_in_the_same_summary(
+    undisturbed: Undisturbed, runs: Path
+) -> None:
+    kill_at_random(undisturbed, runs, seed=5, kills=8)
+
+
+@pytest.mark.long
+def test_kill_9_at_a_hundred_moments(undisturbed: Undisturbed, runs: Path) -> None:
+    kill_at_random(undisturbed, runs, seed=17, kills=100)
