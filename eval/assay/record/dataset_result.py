@@ -59,7 +59,7 @@ class Retained(Facts):
 
     Attributes:
         policy: The suite's.
-        acted: Whether it was carried out: not while rows are missing, since a resume wants the records.
+        acted: Whether it was carried out: only for a job that is done, or partial without a missing row.
         rows: Rows that did not go well (of these `errors` keeps the records).
         kept_rows: Native records of rows that are kept apart in `<job>/retained.jsonl`.
         removed_files: Files that are gone.

@@ -1,8 +1,9 @@
 """What is kept of the evaluators' records: all of them, those of rows that did not go well, or none.
 
 It acts when every row has been counted and written, on what became of each row and never on the text of a
-record. While a row of a job is missing its records stay, since a resume reads them; the answers that the
-gateway keeps stay until nothing of the job is left to ask again.
+record. While a row of a job is missing its records stay, since a resume reads them, and those of a failed job
+stay for whoever looks for its fault; the answers that the gateway keeps stay until nothing of the job is left
+to ask again.
 """
 
 from __future__ import annotations
@@ -81,8 +82,7 @@ def retain(run: Path, result: DatasetResult, marks: Marks) -> Retained:
         return result.retained
     policy = result.retained.policy
     told = Retained(policy=policy, rows=marks.rows)
-    complete = result.status in ("done", "partial", "failed") and result.counts.planned > 0
-    if policy == "all" or not complete or result.counts.missing:
+    if policy == "all" or result.status not in ("done", "partial") or result.counts.missing:
         return told
     folder = run / result.job
     kept = _keep(run, folder, marks) if policy == "errors" and folder.is_dir() else 0
