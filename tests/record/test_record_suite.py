@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -419,6 +421,25 @@ def test_a_full_disk_is_said_and_leaves_what_had_been_recorded(
     with pytest.raises(RunError, match=r"the disk is full: .*samples\.jsonl"):
         write_results(run, asked, [jobs[0]])
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_six_times_as_many_rows_need_no_more_memory() -> None:
+    few, many = peak_mib(10_000), peak_mib(60_000)
+    assert many < few + 16
+
+
+def peak_mib(rows: int) -> int:
+    """The most memory that a process held which recorded so many rows."""
+    side = Path(__file__).parent / "peak_side.py"
+    done = subprocess.run(
+        [sys.executable, side, str(rows)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return int(done.stdout)
 
 
 def test_what_is_shown_has_no_control_codes_and_no_markup(tmp_path: Path) -> None:

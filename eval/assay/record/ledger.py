@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 BATCH = 2048
-CHUNK = 65536
+CHUNK = 16384
 # No journal and no waiting for the disk: nothing of it outlives the process.
 TABLES = """
 pragma temp_store = file; pragma journal_mode = off; pragma synchronous = off;

@@ -32,7 +32,7 @@ RESAMPLES = 10_000
 RESAMPLED = 8192
 DISTINCT = 1024
 # Elements of one table of draws: bounds memory; scipy draws the same whatever the size.
-DRAWN = 1 << 22
+DRAWN = 1 << 20
 SPREAD = 1e-9
 
 Method = Literal["bootstrap-percentile", "clustered-normal", "clopper-pearson", "none"]
