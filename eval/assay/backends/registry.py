@@ -13,6 +13,7 @@ from assay.names import nearest
 _PLACES = {
     "inspect": ("assay.backends.inspect", "Inspect"),
     "mock": ("assay.backends.mock", "Mock"),
+    "verifiers": ("assay.backends.verifiers", "Verifiers"),
 }
 NAMES = tuple(sorted(_PLACES))
 
