@@ -18,6 +18,7 @@ from assay.models import verify
 from assay.paths import CACHE
 from bucket_standin import BucketStandIn
 from hub_standin import HubStandIn
+from modelscope_standin import ModelScopeStandIn
 from pinned.site import Site
 
 # How long an example takes is no property of the code: this machine may be busy.
@@ -67,6 +68,13 @@ def hub() -> Iterator[HubStandIn]:
 def bucket() -> Iterator[BucketStandIn]:
     """An empty host of buckets on loopback; ASSAY_BUCKET_ENDPOINT is to name its `url`."""
     with BucketStandIn() as standin:
+        yield standin
+
+
+@pytest.fixture
+def modelscope() -> Iterator[ModelScopeStandIn]:
+    """An empty ModelScope on loopback; MODELSCOPE_ENDPOINT is to name its `url`."""
+    with ModelScopeStandIn() as standin:
         yield standin
 
 

@@ -73,7 +73,11 @@ def data_problems() -> Iterator[str]:
     A second look, with nothing of the loader that the command uses.
     """
     total = 0
-    for dataset in tomllib.loads((ROOT / "datasets.lock").read_text("utf-8"))["dataset"]:
+    lock = tomllib.loads((ROOT / "datasets.lock").read_text("utf-8"))
+    for waiting in lock.get("unpinned", []):
+        if {"revision", "size_bytes", "sha256"} & waiting.keys() or waiting["source"] != "modelscope":
+            yield f"datasets.lock: {waiting['name']}: it is listed as unpinned and looks as if it were pinned"
+    for dataset in lock["dataset"]:
         name = dataset["name"]
         for file in dataset["files"]:
             where = f"datasets.lock: {name}/{file['path']}"
@@ -88,7 +92,7 @@ def data_problems() -> Iterator[str]:
                 yield f"{where}: objects of a bucket have a generation, and nothing else has"
         if sum(file["size_bytes"] for file in dataset["files"]) != dataset["size_bytes"]:
             yield f"datasets.lock: {name}: size_bytes is not the sum over its files"
-        if dataset["source"] == "hub" and not HEX["git_sha1"].fullmatch(dataset["revision"]):
+        if dataset["source"] != "bucket" and not HEX["git_sha1"].fullmatch(dataset["revision"]):
             yield f"datasets.lock: {name}: its revision is no commit"
         total += dataset["size_bytes"]
     if f"{total:,} bytes" not in (ROOT / "docs/formats.md").read_text("utf-8"):

@@ -4,13 +4,14 @@
 own, laid out as the hub's libraries expect (`assay.data.store`).
 """
 
-from assay.data.pins import Dataset, choose, command, datasets
+from assay.data.pins import Dataset, Unpinned, choose, command, datasets, unpinned
 from assay.data.verify import Place, Snapshot, digests_here, find, frozen, frozen_names, verify
 
 __all__ = [
     "Dataset",
     "Place",
     "Snapshot",
+    "Unpinned",
     "choose",
     "command",
     "datasets",
@@ -18,5 +19,6 @@ __all__ = [
     "find",
     "frozen",
     "frozen_names",
+    "unpinned",
     "verify",
 ]

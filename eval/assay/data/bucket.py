@@ -7,7 +7,6 @@ the pinned generation, and begins where the part ends, is checked before a byte 
 
 from __future__ import annotations
 
-import re
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -16,6 +15,7 @@ import httpx
 
 from assay import __version__
 from assay.data.address import endpoint
+from assay.data.continued import PassingError, begin
 from assay.data.partial import Partial
 from assay.data.patience import PASSING, Patience, retry_after_s
 from assay.data.pins import BucketDataset, PinnedObject
@@ -24,7 +24,6 @@ from assay.errors import AssayError, PrerequisiteError, VerificationError
 VARIABLE = "ASSAY_BUCKET_ENDPOINT"
 HOST = "https://storage.googleapis.com"
 TIMEOUT = httpx.Timeout(30.0, connect=15.0)
-RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 class Bucket:
@@ -89,24 +88,7 @@ class Bucket:
                 "none of it was written",
                 again,
             )
-        start, total = 0, answer.headers.get("Content-Length")
-        if status == 206:
-            found = RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            start, total = (int(found[1]), found[3]) if found else (-1, None)
-        if total is not None and int(total) != file.size_bytes:
-            raise VerificationError(
-                f"{where} has {total} bytes, but datasets.lock says {file.size_bytes}",
-                "none of it was written",
-                again,
-            )
-        if status == 200:
-            into.restart()
-        elif start != into.size_bytes:
-            raise VerificationError(
-                f"{where} was to go on at byte {into.size_bytes}, but another part came",
-                f"Content-Range: {answer.headers.get('Content-Range')}; none of it was written",
-                again,
-            )
+        begin(answer, file, into, where, again)
 
     def __enter__(self) -> Self:
         """The host itself."""
@@ -117,7 +99,3 @@ class Bucket:
     ) -> None:
         """Close its connections."""
         self._client.close()
-
-
-class PassingError(PrerequisiteError):
-    """The host is busy or broken, and may answer later."""

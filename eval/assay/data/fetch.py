@@ -19,8 +19,19 @@ from assay.data import library, store
 from assay.data.bucket import Bucket
 from assay.data.meter import meter
 from assay.data.mirror import Mirror
+from assay.data.modelscope import ModelScope
 from assay.data.partial import Partial
-from assay.data.pins import GIGA, MEGA, BucketDataset, Dataset, PinnedFile, amount, choose, command
+from assay.data.pins import (
+    GIGA,
+    MEGA,
+    BucketDataset,
+    Dataset,
+    ModelScopeDataset,
+    PinnedFile,
+    amount,
+    choose,
+    command,
+)
 from assay.data.store import Store
 from assay.data.verify import Snapshot, hash_present, snapshot
 from assay.errors import CancelledError, PrerequisiteError
@@ -54,24 +65,29 @@ def fetch(names: Sequence[str], mirror: Path | None = None, yes: bool = False) -
     copies = Mirror(mirror) if mirror else None
     owner = store.own()
     with owner.opened():
-        absent = {dataset.name: store.missing(owner, dataset) for dataset in wanted}
-        digests = {dataset.name: present(owner, dataset, absent[dataset.name]) for dataset in wanted}
-        lacking = [file for files in absent.values() for file in files]
-        if lacking:
-            require_agreed(lacking, owner, again, yes)
-        try:
-            with contextlib.ExitStack() as stack:
-                for dataset in wanted:
-                    if absent[dataset.name]:
-                        get = copied(copies) if copies else downloaded(stack, dataset, owner, again)
-                        for file in absent[dataset.name]:
-                            digests[dataset.name][file.path] = obtain(owner, dataset, file, get)
-                    owner.bind(dataset)
-        except KeyboardInterrupt:
-            raise CancelledError(
-                "cancelled; what has come is kept", "the same goes on with it", again
-            ) from None
-        return [snapshot(owner, dataset, digests[dataset.name]) for dataset in wanted]
+        return bring(owner, wanted, copies, again, yes)
+
+
+def bring(
+    owner: Store, wanted: Sequence[Dataset], copies: Mirror | None, again: str, yes: bool
+) -> list[Snapshot]:
+    """The datasets' snapshots, what was missing of them fetched into the cache that is held (see `fetch`)."""
+    absent = {dataset.name: store.missing(owner, dataset) for dataset in wanted}
+    digests = {dataset.name: present(owner, dataset, absent[dataset.name]) for dataset in wanted}
+    lacking = [file for files in absent.values() for file in files]
+    if lacking:
+        require_agreed(lacking, owner, again, yes)
+    try:
+        with contextlib.ExitStack() as stack:
+            for dataset in wanted:
+                if absent[dataset.name]:
+                    get = copied(copies) if copies else downloaded(stack, dataset, owner, again)
+                    for file in absent[dataset.name]:
+                        digests[dataset.name][file.path] = obtain(owner, dataset, file, get)
+                owner.bind(dataset)
+    except KeyboardInterrupt:
+        raise CancelledError("cancelled; what has come is kept", "the same goes on with it", again) from None
+    return [snapshot(owner, dataset, digests[dataset.name]) for dataset in wanted]
 
 
 def present(owner: Store, dataset: Dataset, absent: Iterable[PinnedFile]) -> dict[str, str]:
@@ -124,6 +140,9 @@ def downloaded(stack: contextlib.ExitStack, dataset: Dataset, owner: Store, agai
         bucket = stack.enter_context(Bucket())
         objects = {item.path: item for item in dataset.files}
         return lambda _, file, into: bucket.get(dataset, objects[file.path], into, again)
+    if isinstance(dataset, ModelScopeDataset):
+        host = stack.enter_context(ModelScope())
+        return lambda _, file, into: host.get(dataset, file, into, again)
     library.prepare(owner.directory / "hub-library")
     # Only now: the hub's library reads its environment while it is imported.
     from assay.data.hub import Hub

@@ -1,8 +1,9 @@
 """`datasets.lock`: the task data, each file named by its size and digest and by where its publisher keeps it.
 
-A dataset of the hub is one commit of a dataset repository and those files of it that a taskset reads. A
-dataset of a bucket is a set of objects, each at one generation. The lock decides; what a host says about a
-file is compared with it and believed in nothing.
+A dataset of the hub or of ModelScope is one commit of a dataset repository and those files of it that are
+read. A dataset of a bucket is a set of objects, each at one generation. The lock decides; what a host says
+about a file is compared with it and believed in nothing. What nobody has pinned yet is listed as such
+(`[[unpinned]]`): it has a name to be refused by, and `assay data NAME --write-pins` to be pinned by.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from assay import pinset
-from assay.errors import ConfigurationError
+from assay.errors import ConfigurationError, PrerequisiteError
 from assay.names import nearest
 from assay.paths import relative
 from assay.profile import describe, read_toml
 
 NAME = "datasets.lock"
 EVERYTHING = "all"
+PINNED, UNPINNED = "dataset", "unpinned"
 MEGA = 1_000_000
 GIGA = 1_000_000_000
 Algorithm = Literal["sha256", "git-sha1"]
+DATASET_NAME = r"^[a-z0-9][a-z0-9-]{0,63}$"
+REPOSITORY = r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"
+COMMIT = r"^[0-9a-f]{40}$"
 
 
 class PinnedFile(BaseModel):
@@ -90,24 +95,23 @@ class HubDataset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
+    name: str = Field(pattern=DATASET_NAME)
     source: Literal["hub"]
-    repository: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
-    revision: str = Field(pattern=r"^[0-9a-f]{40}$")
+    repository: str = Field(pattern=REPOSITORY)
+    revision: str = Field(pattern=COMMIT)
     size_bytes: int = Field(gt=0)
     files: tuple[PinnedFile, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         require_sound(self.name, self.size_bytes, self.files)
-        if "--" in self.repository or ".." in self.repository:
-            raise ValueError(f"{self.repository}: no repository of the hub is called so")
+        require_told_apart(self.repository)
         return self
 
     @property
     def home(self) -> PurePosixPath:
         """Its folder in the cache, in the hub's own layout; it holds nothing but what is pinned."""
-        return PurePosixPath("hub", "datasets--" + self.repository.replace("/", "--"))
+        return PurePosixPath("hub", in_one_word(self.repository))
 
     @property
     def folder(self) -> PurePosixPath:
@@ -133,7 +137,7 @@ class BucketDataset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
+    name: str = Field(pattern=DATASET_NAME)
     source: Literal["bucket"]
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$")
     size_bytes: int = Field(gt=0)
@@ -160,8 +164,77 @@ class BucketDataset(BaseModel):
         return self.home
 
 
-Dataset = HubDataset | BucketDataset
+class ModelScopeDataset(BaseModel):
+    """A commit of a dataset repository of ModelScope.
+
+    Attributes:
+        name: What `assay data` calls it.
+        source: Where it is published.
+        repository: `ORGANISATION/NAME` there.
+        revision: The commit, 40 hex digits.
+        size_bytes: The sum over its files.
+        files: The files of it that are pinned.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=DATASET_NAME)
+    source: Literal["modelscope"]
+    repository: str = Field(pattern=REPOSITORY)
+    revision: str = Field(pattern=COMMIT)
+    size_bytes: int = Field(gt=0)
+    files: tuple[PinnedFile, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        require_sound(self.name, self.size_bytes, self.files)
+        require_told_apart(self.repository)
+        return self
+
+    @property
+    def home(self) -> PurePosixPath:
+        """Its folder in the cache; it holds nothing but what is pinned."""
+        return PurePosixPath("modelscope", in_one_word(self.repository))
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """The folder its files lie in, in the cache."""
+        return self.home / self.revision
+
+
+class Unpinned(BaseModel):
+    """What is wanted and was not pinned yet, since no site that could reach it has done so.
+
+    Attributes:
+        name: What `assay data` will call it.
+        source: Where it is published.
+        repository: `ORGANISATION/NAME` there.
+        branch: Whose newest commit is pinned.
+        files: Names of the files that are read; empty for all that hold data.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=DATASET_NAME)
+    source: Literal["modelscope"]
+    repository: str = Field(pattern=REPOSITORY)
+    branch: str = Field(default="master", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$")
+    files: tuple[str, ...] = ()
+
+
+Dataset = HubDataset | BucketDataset | ModelScopeDataset
 DATASET: TypeAdapter[Dataset] = TypeAdapter(Annotated[Dataset, Field(discriminator="source")])
+
+
+def in_one_word(repository: str) -> str:
+    """A repository's name as one path segment, as the hub's libraries write it."""
+    return "datasets--" + repository.replace("/", "--")
+
+
+def require_told_apart(repository: str) -> None:
+    """ValueError for a repository that could not be told from another in one path segment."""
+    if "--" in repository or ".." in repository:
+        raise ValueError(f"{repository}: no repository is called so")
 
 
 def require_sound(name: str, size_bytes: int, files: Sequence[PinnedFile]) -> None:
@@ -183,22 +256,38 @@ def datasets(lock: Path | None = None) -> dict[str, Dataset]:
     Raises:
         ConfigurationError: it is missing or not well-formed.
     """
+    return {name: dataset for name, dataset in _read(lock).items() if not isinstance(dataset, Unpinned)}
+
+
+def unpinned(lock: Path | None = None) -> dict[str, Unpinned]:
+    """Everything that is listed as not pinned yet, by name (raises as `datasets` does)."""
+    return {name: dataset for name, dataset in _read(lock).items() if isinstance(dataset, Unpinned)}
+
+
+def _read(lock: Path | None) -> dict[str, Dataset | Unpinned]:
     path = lock or pinset.current().file(NAME)
     again = f"git checkout {relative(path)}"
     tables = read_toml(path)
-    if set(tables) - {"dataset"} or not isinstance(tables.get("dataset", []), list):
-        raise ConfigurationError(f"{relative(path)} holds something else than [[dataset]] tables", "", again)
-    found: dict[str, Dataset] = {}
-    for table in tables.get("dataset", []):
+    listed = [tables.get(kind, []) for kind in (PINNED, UNPINNED)]
+    if set(tables) - {PINNED, UNPINNED} or not all(isinstance(each, list) for each in listed):
+        raise ConfigurationError(
+            f"{relative(path)} holds something else than [[{PINNED}]] and [[{UNPINNED}]] tables", "", again
+        )
+    found: dict[str, Dataset | Unpinned] = {}
+    homes: set[str] = set()
+    for kind, table in [(each, table) for each in (PINNED, UNPINNED) for table in tables.get(each, [])]:
+        dataset: Dataset | Unpinned
         try:
-            dataset = DATASET.validate_python(table)
+            dataset = DATASET.validate_python(table) if kind == PINNED else Unpinned.model_validate(table)
         except ValidationError as error:
-            said = describe(error, HubDataset, BucketDataset, PinnedObject)
+            models = (HubDataset, BucketDataset, PinnedObject) if kind == PINNED else (Unpinned,)
+            said = describe(error, *models)
             raise ConfigurationError(f"{relative(path)} cannot be used", said, again) from error
-        homes = {str(other.home).lower() for other in found.values()}
-        if dataset.name in found or dataset.name == EVERYTHING or str(dataset.home).lower() in homes:
+        home = f"({dataset.name})" if isinstance(dataset, Unpinned) else str(dataset.home).lower()
+        if dataset.name in found or dataset.name == EVERYTHING or home in homes:
             raise ConfigurationError(f"{relative(path)} names {dataset.name} twice", "", again)
         found[dataset.name] = dataset
+        homes.add(home)
     return found
 
 
@@ -207,15 +296,22 @@ def choose(names: Sequence[str]) -> list[Dataset]:
 
     Raises:
         ConfigurationError: a name is unknown; the nearest is suggested.
+        PrerequisiteError: it is known, but nobody has pinned it yet.
     """
-    known = datasets()
+    known, waiting = datasets(), unpinned()
     if EVERYTHING in names:
         return list(known.values())
     for name in names:
+        if name in waiting:
+            raise PrerequisiteError(
+                f"task data {name} are not pinned yet",
+                f"nobody who could reach {waiting[name].repository} has written its digests into {NAME}",
+                f"where {waiting[name].source} can be reached: {command(f'{name} --write-pins')}",
+            )
         if name not in known:
             raise ConfigurationError(
                 f'no task data is named "{name}"',
-                nearest(name, [*known, EVERYTHING]),
+                nearest(name, [*known, *waiting, EVERYTHING]),
                 command("NAME"),
             )
     return [known[name] for name in dict.fromkeys(names)]

@@ -1,4 +1,4 @@
-"""`assay data TASKSET… [--check] [--mirror DIR] [--yes]`: pinned task data."""
+"""`assay data TASKSET… [--check | --write-pins] [--mirror DIR] [--yes]`: pinned task data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from assay.cli import answer, shared
 from assay.console import complain, say
 from assay.data.fetch import fetch
-from assay.data.pins import EVERYTHING, amount, choose, command, datasets
+from assay.data.pins import EVERYTHING, amount, choose, command, datasets, unpinned
 from assay.data.verify import Snapshot, verify
+from assay.data.write import write_pins
 from assay.errors import AssayError, ConfigurationError, VerificationError
 from assay.paths import relative
 from assay.setup.build import stop_on_sigterm
@@ -25,8 +26,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="fetch and verify pinned task data (datasets.lock)",
         description="Fetch pinned task data into the checkout's own cache, or verify what is there.",
         epilog="HF_ENDPOINT names another hub and HF_TOKEN opens gated repositories, as in the hub's own "
-        "library; ASSAY_BUCKET_ENDPOINT names another host of buckets. Hosts are asked over https, or over "
-        "http on this machine.",
+        "library; MODELSCOPE_ENDPOINT another ModelScope, as in its; ASSAY_BUCKET_ENDPOINT another host of "
+        "buckets. Hosts are asked over https, or over http on this machine.",
     )
     parser.add_argument(
         "names", nargs="*", metavar="TASKSET", help=f"names of datasets.lock, or {EVERYTHING}"
@@ -38,6 +39,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         type=Path,
         help="take the files from a directory: DIR/TASKSET/PATH, a hub cache, another checkout's eval/.data",
     )
+    parser.add_argument(
+        "--write-pins",
+        action="store_true",
+        help="fetch what is listed as unpinned, and write its digests into datasets.lock, for a review",
+    )
     parser.add_argument("--yes", action="store_true", help="fetch 1 GB or more without asking")
     parser.set_defaults(handler=handle)
 
@@ -46,7 +52,15 @@ def handle(arguments: argparse.Namespace) -> int:
     """Fetch or verify, and print one line for each dataset."""
     if not arguments.names:
         known = ", ".join(f"{item.name} ({amount(item.size_bytes)})" for item in datasets().values())
-        raise ConfigurationError("which task data?", f"known: {known}, and {EVERYTHING}", command("NAME"))
+        waiting = ", ".join(unpinned())
+        told = f"known: {known}, and {EVERYTHING}" + (f"; not pinned yet: {waiting}" if waiting else "")
+        raise ConfigurationError("which task data?", told, command("NAME"))
+    if arguments.write_pins and (arguments.check or arguments.mirror):
+        raise ConfigurationError(
+            "--write-pins asks the publishers, so it cannot be combined with --check or --mirror",
+            "a copy's digests would be those of whoever made the copy",
+            command("--write-pins NAME"),
+        )
     if arguments.check and (arguments.mirror or arguments.yes):
         raise ConfigurationError(
             "--check fetches nothing, so it cannot be combined with --mirror or --yes",
@@ -57,6 +71,10 @@ def handle(arguments: argparse.Namespace) -> int:
     stop_on_sigterm()
     if arguments.check:
         found = check(arguments.names)
+    elif arguments.write_pins:
+        found = write_pins(arguments.names, arguments.yes)
+        report(found)
+        say("assay: look at what was written (git diff datasets.lock), then commit it")
     else:
         found = fetch(arguments.names, arguments.mirror, arguments.yes)
         report(found)
