@@ -177,6 +177,7 @@ WRONG = [
     ("target.local.max_concurrency", 0, "target.local.max_concurrency: Input should be greater than 0"),
     ("target.local.max_concurrency", "3", "target.local.max_concurrency: Input should be a valid integer"),
     ("target.local.api_key_env", "model key", "target.local.api_key_env: String should match pattern"),
+    ("target.local.api_key_env", "MODEL", "target.local.api_key_env: a key's variable is called so"),
     ("target.local.key_file", "/absolute/key", "target.local: give either api_key_env or key_file"),
     ("target.local.request.retries", 21, "target.local.request.retries: Input should be less than or equal"),
     ("target.local.provenance.built", 3, "target.local.provenance.built: Input should be a valid string"),
@@ -184,6 +185,8 @@ WRONG = [
     ("target.Upper", {"max_concurrency": 1}, "target.Upper.name: String should match pattern"),
     ("job", [], "job: there is none; each job is a table of its own: [[job]]"),
     ("job", "x", "job: there is none"),
+    ("job", 3, "job: there is none"),
+    ("job", {"id": "x"}, "job: there is none"),
     ("job", [3], "job[1]: it is a number, and a table belongs there"),
     ("job.0.id", "second", "job.second: two jobs have this id"),
     ("job.0.id", 3, "job[1].id: Input should be a valid string"),
@@ -226,6 +229,13 @@ def test_every_fault_of_a_file_is_told_at_once_also_outside_the_chosen_list(tmp_
     for part in ("job.first.limit", "target.local.max_concurrency", "runing: unknown key"):
         assert part in said
     assert said.endswith(f"edit {path}")
+
+
+def test_of_very_many_faults_the_first_are_told(tmp_path: Path) -> None:
+    said = refusal(write(tmp_path, ("list.other", [f"job-{number}" for number in range(1000)])))
+    assert "there is no job 'job-0'" in said
+    assert "and 980 more" in said
+    assert "job-20'" not in said
 
 
 def test_a_date_is_neither_text_nor_number(tmp_path: Path) -> None:
@@ -297,6 +307,13 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest_suite_or_profile() ->
     assert 'there is no suite "moc"; did you mean "mock"?' in refusal("moc")
     assert 'there is no suite "dmo"; did you mean "demo"?' in refusal("dmo")
     assert 'there is no suite "quick"' in refusal("quick:aime25")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ":", ":one", "..", "../suites/mock", "/etc/passwd", "Mock", "mock\0", "m\u043eck"]
+)
+def test_what_only_looks_like_a_name_is_none(name: str) -> None:
+    assert "there is no suite" in refusal(name)
 
 
 def test_a_file_is_called_like_a_path_segment(tmp_path: Path) -> None:

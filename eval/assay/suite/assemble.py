@@ -50,6 +50,8 @@ class _Assembly:
             f"{inside('', key)}: unknown key; {nearest(key, KEYS)}" for key in value if key not in KEYS
         ]
         self._value = value
+        jobs = value.get("job")
+        self._tables: Sequence[object] = jobs if isinstance(jobs, list) else []
         self._targets = self._read_targets()
         self._jobs = self._read_jobs(self._read_defaults())
         self._lists = self._read_lists()
@@ -118,12 +120,10 @@ class _Assembly:
         return defaults if self._build(Job, {**PLACEHOLDER, **defaults}, "defaults") is not None else {}
 
     def _read_jobs(self, defaults: Mapping[str, Any]) -> dict[str, Job]:
-        tables = self._value.get("job", [])
-        if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
+        if not self._tables:
             self.faults.append("job: there is none; each job is a table of its own: [[job]]")
-            return {}
         found: dict[str, Job] = {}
-        for number, table in enumerate(tables, 1):
+        for number, table in enumerate(self._tables, 1):
             said = table.get("id") if isinstance(table, Mapping) else None
             where = (
                 inside("job", said) if isinstance(said, str) and BARE.fullmatch(said) else f"job[{number}]"
@@ -156,7 +156,7 @@ class _Assembly:
         return found
 
     def _list_faults(self, where: str, ids: Sequence[Any]) -> list[str]:
-        tables = [table for table in self._value.get("job", ()) if isinstance(table, Mapping)]
+        tables = [table for table in self._tables if isinstance(table, Mapping)]
         known = [table["id"] for table in tables if isinstance(table.get("id"), str)]
         faults = [
             f"{where}: there is no job {job!a}; {nearest(str(job), known)}" for job in ids if job not in known

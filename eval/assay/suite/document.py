@@ -22,6 +22,7 @@ from assay.paths import relative
 MAXIMUM_BYTES = 1 << 20
 MAXIMUM_DEPTH = 32
 LARGEST = 2**63 - 1
+TOLD = 20
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -57,7 +58,7 @@ def read_document(path: Path) -> Document:
         why = "it is no table, or holds a number that is too long, or too many brackets in each other"
         raise refused(path, why) from error
     if faults := list(unfit(value)):
-        raise refused(path, "; ".join(faults))
+        raise refused(path, faults)
     return Document(path, text, value)
 
 
@@ -89,8 +90,11 @@ def read_text(path: Path) -> str:
         raise refused(path, f"it is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def refused(path: Path, why: str, next: str = "") -> ConfigurationError:
-    """The error for a suite's file that cannot be used."""
+def refused(path: Path, why: str | Sequence[str], next: str = "") -> ConfigurationError:
+    """The error for a suite's file that cannot be used; of several reasons the first ones are told."""
+    if not isinstance(why, str):
+        left = len(why) - TOLD
+        why = "; ".join([*why[:TOLD], *([f"and {left} more"] if left > 0 else [])])
     name = relative(path)
     return ConfigurationError(f"the suite {name} cannot be used", why, next or f"edit {name}")
 

@@ -8,6 +8,7 @@ from assay.errors import ConfigurationError
 from assay.models.pins import pins
 from assay.names import nearest
 from assay.run.address import check_url, place
+from assay.suite.secret import VARIABLE
 from assay.suite.target import Target
 
 
@@ -33,6 +34,9 @@ def place_faults(target: Target) -> Iterator[str]:
         yield f"{where}.base_url: it names one endpoint twice"
     if target.model != target.model.strip() or not target.model.isprintable():
         yield f"{where}.model: it begins or ends with a space, or holds a character that cannot be seen"
+    if target.api_key_env is not None and not VARIABLE.search(target.api_key_env):
+        # A key in capitals would pass for a name, be saved, and be told as the variable that is not set.
+        yield f"{where}.api_key_env: a key's variable is called so: its name ends in KEY, TOKEN or SECRET"
     if target.key_file is not None and not target.key_file.is_absolute():
         yield f"{where}.key_file: the path is not absolute"
     if target.serve is not None:

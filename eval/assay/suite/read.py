@@ -19,7 +19,7 @@ from assay.names import nearest
 from assay.paths import relative
 from assay.profile import load_profiles
 from assay.suite.assemble import EVERYTHING, LIST, assemble
-from assay.suite.document import Document, read_document, refused
+from assay.suite.document import TOLD, Document, read_document, refused
 from assay.suite.faults import FaultyError, build
 from assay.suite.place import place_faults
 from assay.suite.secret import ADVICE, secrets_in, secrets_in_text
@@ -50,7 +50,7 @@ def folder() -> Path:
 
 def names() -> list[str]:
     """The names of every suite in the folder, sorted."""
-    return sorted(path.stem for path in folder().glob("*.toml"))
+    return sorted(path.stem for path in folder().glob("*.toml") if NAME.fullmatch(path.stem))
 
 
 def read_suite(reference: str, environ: Mapping[str, str] | None = None) -> Asked:
@@ -65,9 +65,10 @@ def read_suite(reference: str, environ: Mapping[str, str] | None = None) -> Aske
     """
     variables = os.environ if environ is None else environ
     named, chosen = split(reference)
-    if named.endswith(".toml") or (folder() / f"{named}.toml").is_file():
-        path = Path(named) if named.endswith(".toml") else folder() / f"{named}.toml"
-        return _read_file(path, chosen, variables)
+    if named.endswith(".toml"):
+        return _read_file(Path(named), chosen, variables)
+    if named in names():
+        return _read_file(folder() / f"{named}.toml", chosen, variables)
     if named.endswith(".json"):
         return _read_resolved(Path(named), chosen, variables)
     if chosen is None and named.partition("/")[0] in load_profiles():
@@ -102,7 +103,7 @@ def _read_file(path: Path, chosen: str | None, environ: Mapping[str, str]) -> As
     try:
         suite = assemble(document.value, path.stem, chosen)
     except FaultyError as faults:
-        raise refused(path, str(faults)) from None
+        raise refused(path, faults.found) from None
     return Asked(suite, path, document.text)
 
 
@@ -117,7 +118,7 @@ def _read_resolved(path: Path, chosen: str | None, environ: Mapping[str, str]) -
     except FaultyError as found:
         faults = list(found.found)
     if faults:
-        raise refused(path, "; ".join(faults), "name the suite instead")
+        raise refused(path, faults, "name the suite instead")
     if suite.pins != pinset.current().name:
         raise refused(
             path,
@@ -132,5 +133,7 @@ def _read(path: Path, environ: Mapping[str, str]) -> Document:
     document = read_document(path)
     found = list(secrets_in(document.value, environ)) or list(secrets_in_text(document.text, environ))
     if found:
-        raise ConfigurationError(f"the suite {relative(path)} holds a secret", "; ".join(found), ADVICE)
+        raise ConfigurationError(
+            f"the suite {relative(path)} holds a secret", "; ".join(found[:TOLD]), ADVICE
+        )
     return document
