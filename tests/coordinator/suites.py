@@ -78,6 +78,6 @@ def findings(run: Path) -> tuple[Any, list[Any]]:
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        told = ("effort", "artefacts", "seconds", "retained_bytes")
+        told = ("effort", "artefacts", "seconds", "retained")
         return {name: _without(item) for name, item in value.items() if name not in told}
     return [_without(item) for item in value] if isinstance(value, list) else value

@@ -1,8 +1,8 @@
 """What a suite's run found: its jobs' records, handed to `assay.record`, which counts and writes.
 
-A job that was recorded as done keeps its recorded rows: what its evaluator left may be gone by the suite's
-retention. Every other job is read from its last attempt. A job that never began is in the result all the
-same, with everything that it was to ask as missing.
+A job that was recorded as done keeps its recorded rows, and so does one whose evaluator's records are gone by
+the suite's retention. Every other job is read from its last attempt. A job that never began is in the result
+all the same, with everything that it was to ask as missing.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ def _record(
 ) -> JobRecord:
     target = suite.target(job)
     folder = attempt_folder(job.id, state.attempt)
-    if state.settled and job.id in before and folder in before[job.id].artefacts:
-        return before[job.id]
+    known = before.get(job.id)
+    if known is not None and folder in known.artefacts and (state.settled or known.retained is not None):
+        return known
     spent = state.spent.model_dump(exclude={"uncounted"})
     effort = Effort(seconds=state.seconds, attempts=state.attempt, **spent)
     planned = backend.plan(job, target).total

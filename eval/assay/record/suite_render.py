@@ -69,7 +69,8 @@ def headlines(summary: SuiteSummary) -> list[str]:
     lines = [f"{summary.suite}: {summary.description}", *pins_said(summary.pins), f"status: {summary.status}"]
     for target in summary.targets:
         server = f"{target.server} (claimed)" if target.server else "offers no identity"
-        lines.append(f"target {target.name}: model {target.model or '-'}; server {server}")
+        asked = f"model {target.model}; server {server}" if target.protocol != "none" else "nobody is asked"
+        lines.append(f"target {target.name}: {asked}")
     for job in summary.jobs:
         lines += [f"{job.job}: {said}" for said in told(job)]
     lines += [f"problem: {problem}" for problem in summary.problems]

@@ -32,6 +32,7 @@ from assay.record.summary import ERROR_CHARACTERS, FAILURES_TOLD, Failure, Outco
 from assay.record.tally import HELD, Tally, Zeros
 from assay.suite.job import Generation
 from assay.suite.suite import Retention, Suite
+from assay.suite.target import Protocol
 
 SCHEMA: Literal["assay/suite-summary/v1"] = "assay/suite-summary/v1"
 WORST: tuple[Outcome, ...] = ("cancelled", "failed", "partial", "done")
@@ -47,6 +48,7 @@ class TargetFacts(Facts):
 
     Attributes:
         name: The target's.
+        protocol: How it is spoken to; "none" where nobody is asked.
         model: The name that was asked for.
         endpoints: How many.
         server: The `system_fingerprint` that it claims; None where it offers no identity.
@@ -54,6 +56,7 @@ class TargetFacts(Facts):
     """
 
     name: str
+    protocol: Protocol
     model: str
     endpoints: int
     server: str | None
@@ -135,6 +138,7 @@ def summary_of(
         targets=tuple(
             TargetFacts(
                 name=target.name,
+                protocol=target.protocol,
                 model=target.model or target.serve or "",
                 endpoints=len(target.base_url),
                 server=(servers or {}).get(target.name),
