@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,10 +19,15 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 @dataclass(frozen=True)
 class Reply:
-    """What one chat request gets: an HTTP status, or a text with a finish reason, or a command for `bash`."""
+    """What one chat request gets: an HTTP status, or a text with a finish reason, or a command for `bash`.
+
+    A whole answer can have other calls, each a function's name and its arguments, and thinking.
+    """
 
     text: str = "<answer>1</answer>"
     bash: str | None = None
+    calls: Sequence[tuple[str, object]] = ()
+    thought: str | None = None
     finish_reason: str = "stop"
     status: int = 200
     delay_s: float = 0.0
@@ -156,7 +161,17 @@ def stream(model: str, reply: Reply) -> bytes:
 
 def whole(model: str, reply: Reply) -> bytes:
     """A whole answer in one piece."""
-    message = {"role": "assistant", "content": reply.text}
-    choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    finish = reply.finish_reason
+    if reply.thought is not None:
+        message["reasoning_content"] = reply.thought
+    if reply.calls:
+        functions = [{"name": name, "arguments": json.dumps(given)} for name, given in reply.calls]
+        message["tool_calls"] = [
+            {"id": f"call-{number}", "type": "function", "function": function}
+            for number, function in enumerate(functions)
+        ]
+        finish = "tool_calls" if finish == "stop" else finish
+    choice = {"index": 0, "message": message, "finish_reason": finish}
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model}
     return json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()

@@ -11,6 +11,7 @@ from assay.errors import ConfigurationError
 from assay.names import nearest
 
 _PLACES = {
+    "evalscope": ("assay.backends.evalscope", "EvalScope"),
     "inspect": ("assay.backends.inspect", "Inspect"),
     "mock": ("assay.backends.mock", "Mock"),
     "verifiers": ("assay.backends.verifiers", "Verifiers"),
