@@ -35,6 +35,12 @@ TTFT_OVERHEAD_MS = 2.0
 MEMORY_RATIO = 1.15
 RSS_GROWTH_SHARE = 0.01
 
+# The coordinator by itself: mock samples a second; how its processor time may grow with their number (1 is
+# linear); and its memory at a million samples over that at a hundred thousand.
+COORDINATOR_RATE = 2000.0
+COORDINATOR_EXPONENT = 1.1
+COORDINATOR_GROWTH = 1.1
+
 # Upper bound of mean KL over llama.cpp's.
 KL_RATIO_BOUND = 1.05
 
