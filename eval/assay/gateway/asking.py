@@ -17,6 +17,7 @@ import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
 from assay.data.patience import retry_after_s
+from assay.gateway.connections import Connections
 from assay.gateway.message import ANSWER_HEADERS, Answer, Request, refusal
 from assay.gateway.pool import Door, Line, Pool, RestingError, Slot
 from assay.gateway.reading import Reading, read
@@ -54,14 +55,14 @@ class Asking:
     """A request on its way.
 
     Attributes:
-        client: For every target.
+        connections: To every target.
         pool: Of the target.
         line: Of the lane.
         request: The child's.
         told: Told of each repetition: kind and fields of an event.
     """
 
-    client: httpx.AsyncClient
+    connections: Connections
     pool: Pool
     line: Line
     request: Request
@@ -135,7 +136,7 @@ class Asking:
         url = door.endpoint.base_url
         try:
             async with asyncio.timeout(limit):
-                found, asked_s = await exchange(self.client, door, self.request, trace)
+                found, asked_s = await exchange(self.connections, door, self.request, trace)
         except TimeoutError:
             slot.release(NOTICED_S)
             why = f"{url} gave no whole answer within {limit:g} s"
@@ -186,7 +187,7 @@ class Asking:
 
 
 async def exchange(
-    client: httpx.AsyncClient, door: Door, request: Request, trace: Callable[..., Any] | None = None
+    connections: Connections, door: Door, request: Request, trace: Callable[..., Any] | None = None
 ) -> tuple[Answer, float | None]:
     """Ask one endpoint once.
 
@@ -197,20 +198,21 @@ async def exchange(
         httpx.HTTPError: there is no whole answer.
     """
     endpoint = door.endpoint
-    async with client.stream(
-        request.method,
-        endpoint.base_url.removesuffix("/v1") + request.path,
-        headers=request.onward(endpoint.key),
-        content=request.body or None,
-        extensions={"trace": trace} if trace else None,
-    ) as response:
-        body = bytearray()
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > MAXIMUM_BYTES:
-                raise httpx.DecodingError(
-                    f"it is longer than {MAXIMUM_BYTES} bytes", request=response.request
-                )
+    with connections.lend(endpoint.base_url) as client:
+        async with client.stream(
+            request.method,
+            endpoint.base_url.removesuffix("/v1") + request.path,
+            headers=request.onward(endpoint.key),
+            content=request.body or None,
+            extensions={"trace": trace} if trace else None,
+        ) as response:
+            body = bytearray()
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > MAXIMUM_BYTES:
+                    raise httpx.DecodingError(
+                        f"it is longer than {MAXIMUM_BYTES} bytes", request=response.request
+                    )
     headers = {name: response.headers[name] for name in ANSWER_HEADERS if name in response.headers}
     # httpx has undone these; any other stays, and its name with it.
     if headers.get("content-encoding", "identity").strip().lower() in {"identity", "gzip", "deflate"}:

@@ -6,15 +6,13 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import httpx
-
 from assay.backends.base import Lane
 from assay.errors import RunError
+from assay.gateway.connections import Connections
 from assay.gateway.http import Front, Server
 from assay.gateway.journal import Journal
 from assay.gateway.lane import Events, OpenLane
@@ -24,9 +22,6 @@ from assay.run.key import Key
 from assay.suite.job import Budget
 
 HOST = "127.0.0.1"
-CONNECT_SECONDS = 10.0
-# Shorter than servers keep an idle connection, so that hardly ever one is used as it is closed.
-IDLE_SECONDS = 2.0
 UNBOUNDED = Budget()
 NOTHING = Spent()
 
@@ -50,16 +45,9 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         """Listen on a free port of loopback."""
-        self._client = httpx.AsyncClient(
-            # No proxy of the caller's environment, no cookie from one answer to the next request.
-            trust_env=False,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS
-            ),
-        )
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._connections = Connections()
+        # Named in full: only of a socket that says it is TCP does the loop send small pieces at once.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind((HOST, 0))
         self._server = Server(Front(self._lanes))
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
@@ -67,7 +55,7 @@ class Gateway:
         await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             ready.cancel()
-            await self._client.aclose()
+            await self._connections.close()
             raise RunError("the gateway does not start", str(self._serving.exception() or ""))
         return self
 
@@ -79,7 +67,7 @@ class Gateway:
             await lane.close()
         self._server.should_exit = True
         await self._serving
-        await self._client.aclose()
+        await self._connections.close()
 
     @property
     def root(self) -> str:
@@ -122,7 +110,7 @@ class Gateway:
             journal=journal,
             budget=budget,
             spent=spent,
-            client=self._client,
+            connections=self._connections,
             events=self._events,
             closed=self._lanes.pop,
         )

@@ -13,6 +13,7 @@ import httpx
 from assay.backends.base import Lane
 from assay.errors import AssayError
 from assay.gateway.asking import Asking, exchange
+from assay.gateway.connections import Connections
 from assay.gateway.journal import Journal, Place
 from assay.gateway.message import Answer, Request, refusal
 from assay.gateway.pool import Pool
@@ -64,7 +65,7 @@ class OpenLane:
         journal: Journal,
         budget: Budget,
         spent: Spent,
-        client: httpx.AsyncClient,
+        connections: Connections,
         events: Events,
         closed: Callable[[str], object],
     ) -> None:
@@ -74,7 +75,7 @@ class OpenLane:
         self._pool = pool
         self._journal = journal
         self._budget = budget
-        self._client = client
+        self._connections = connections
         self._events = events
         self._line = pool.join(pool.target.max_concurrency)
         self._open: set[asyncio.Task[Answered]] = set()
@@ -179,7 +180,7 @@ class OpenLane:
         if self.exhausted.is_set():
             return self._failed(refusal(403, "budget_exhausted", f"the budget of {self.job} is spent"))
         self._count(requests=1)
-        asking = Asking(self._client, self._pool, self._line, request, self._retried)
+        asking = Asking(self._connections, self._pool, self._line, request, self._retried)
         self._asking += 1
         try:
             answer = await asking.answer()
@@ -208,7 +209,7 @@ class OpenLane:
         for door in self._pool.doors:
             try:
                 async with asyncio.timeout(TOLD_SECONDS):
-                    answer, _ = await exchange(self._client, door, request)
+                    answer, _ = await exchange(self._connections, door, request)
             except (httpx.HTTPError, TimeoutError) as error:
                 why = f"{door.endpoint.base_url} does not answer: {error or type(error).__name__}"
             else:
