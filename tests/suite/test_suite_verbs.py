@@ -16,9 +16,11 @@ from written import write
 from assay.backends import registry
 from assay.backends.mock import Mock
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
+from assay.profile import load_profiles
 from assay.suite.check import check_runtime, check_suite, plan_suite
 from assay.suite.key import target_key
 from assay.suite.read import read_suite
+from assay.verbs.plan import total
 
 KEY = "canary-key-0451"
 
@@ -70,7 +72,6 @@ def test_no_terminal_gets_control_codes_also_where_the_file_has_some(tmp_path: P
 
 
 HEAVY = (
-    "asyncio",
     "docker",
     "httpx",
     "huggingface_hub",
@@ -82,14 +83,16 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan"])
-def test_nothing_heavy_is_loaded_to_look_at_a_suite(verb: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["validate --suite mock --check-runtime", "plan --suite mock", "plan quick"]
+)
+def test_nothing_heavy_is_loaded_to_look_at_a_suite(words: str) -> None:
     source = (
         "import sys; from assay.cli import main; code = main(sys.argv[1:]);"
         f"print(code, sorted(set({HEAVY}) & set(sys.modules)))"
     )
-    words = [sys.executable, "-c", source, verb, "--suite", "mock", "--check-runtime"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", source, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
@@ -238,3 +241,23 @@ def test_greedy_repeats_are_told_and_sampled_ones_are_not(tmp_path: Path) -> Non
         path = write(tmp_path, ("defaults.generation.temperature", temperature))
         warnings = plan_suite(read_suite(str(path), {}).suite)[1].expected.warnings
         assert sum("greedy repeats" in warning for warning in warnings) == count
+
+
+@pytest.mark.parametrize("name", load_profiles())
+def test_each_profile_is_valid_and_expects_what_its_facts_promise(name: str) -> None:
+    suite = read_suite(name, {}).suite
+    check_suite(suite)
+    facts = {entry.name: entry.tasks * entry.rollouts for entry in load_profiles()[name].entry}
+    planned = plan_suite(suite)
+    assert {item.job.id: item.expected.total for item in planned} == facts
+    assert {item.slots for item in planned} <= {1, 4}
+    assert total(planned) == sum(facts.values())
+
+
+def test_an_entry_of_a_profile_is_planned_by_itself() -> None:
+    done = assay("plan", "quick", "aime25", "--json")
+    assert done.returncode == 0, done.stderr
+    assert ["aime25", "verifiers", "quick/aime25", "server", "1", "10", "samples"] in [
+        line.split() for line in done.stdout.splitlines()
+    ]
+    assert last(done)["suite"] == "quick.aime25"

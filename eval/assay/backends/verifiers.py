@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from assay import pinset, sandbox, setup
+from assay import pinset, setup
 from assay.backends.base import (
     Command,
     Context,
@@ -33,12 +33,10 @@ from assay.errors import ConfigurationError
 from assay.evaluator import load_evaluator
 from assay.files import write_atomic
 from assay.plan import Plan
-from assay.planning import PLACEHOLDER_IMAGE
+from assay.planning import PLACEHOLDER_IMAGE, make_plan
 from assay.profile import EntryFacts, Profile, choose_entries, find_profile
-from assay.run import containers, route
-from assay.run.freeze import freeze
+from assay.run import route
 from assay.run.native import PASSED_ON
-from assay.run.prepare import Choice, choose_runtime, draft
 from assay.shell import VARIABLES as OF_THE_SHELL
 from assay.shell import python_variables
 from assay.suite.job import Generation, Job
@@ -104,6 +102,8 @@ class Verifiers:
 
     def inputs(self, job: Job, target: Target) -> Mapping[str, str]:
         """All that a run of the entry freezes."""
+        from assay.run.freeze import freeze  # with Docker's client, as below: a look at a suite needs none
+
         plan = self._prepared(job, target)
         return freeze(plan, load_evaluator(plan.evaluator))
 
@@ -118,6 +118,8 @@ class Verifiers:
         job, lane = context.job, context.lane
         if lane is None:
             raise ConfigurationError(f"job {job.id} has nobody to ask", "it has no lane", "")
+        from assay.run import containers
+
         for attempt in range(1, context.attempt):
             # What an attempt that was killed may have left.
             await asyncio.to_thread(containers.sweep_ended, context.folder.with_name(f"attempt-{attempt}"))
@@ -161,6 +163,9 @@ class Verifiers:
 
     def _prepared(self, job: Job, target: Target) -> Plan:
         """The plan with the runtime that is there and its image; raises as `assay run` does."""
+        from assay import sandbox
+        from assay.run.prepare import choose_runtime
+
         profile, _ = entry_of(job)
         arguments: Arguments = arguments_of(self, job)
         runtime = choose_runtime(profile, arguments.runtime)
@@ -190,14 +195,16 @@ def sampling(generation: Generation) -> dict[str, Any]:
 def _drafted(job: Job, target: Target, runtime: Any, image: str = PLACEHOLDER_IMAGE) -> Plan:
     profile, facts = entry_of(job)
     base_url = target.base_url[0] if target.base_url else NOWHERE
-    choice = Choice(
-        entry=facts.name,
-        base_url=base_url,
-        model=target.model or "served",
+    return make_plan(
+        profile,
+        facts.name,
+        runtime,
+        image if runtime == "docker" else None,
+        base_url,
+        target.model or "served",
         limit=job.limit,
         sampling=sampling(job.generation),
     )
-    return draft(profile, choice, runtime, image)
 
 
 def _lines(options: Mapping[str, Any]) -> list[str]:

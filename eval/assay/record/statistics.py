@@ -20,12 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from assay.record.ledger import Ledger, Questions
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -117,6 +119,7 @@ def clustered(questions: Questions, spread: Spread) -> Bounds | None:
     """
     if questions.count < 2 or not _differ(questions):
         return None
+    import numpy as np
     from scipy import stats
 
     mean = spread.total / spread.rows
@@ -173,6 +176,7 @@ def _differ(questions: Questions) -> bool:
 
 
 def _bootstrap(questions: Questions) -> Bounds:
+    import numpy as np
     from scipy import stats
 
     ((sums, sizes),) = questions.chunks()
@@ -196,6 +200,8 @@ def _bootstrap(questions: Questions) -> Bounds:
 
 def _pairs(questions: Questions) -> dict[tuple[float, float], int] | None:
     """How many questions have each distinct pair of sum and rows; None where these are too many."""
+    import numpy as np
+
     found: dict[tuple[float, float], int] = {}
     for sums, sizes in questions.chunks():
         # Sums of the same rewards in another order differ in their last bits.
@@ -210,6 +216,8 @@ def _pairs(questions: Questions) -> dict[tuple[float, float], int] | None:
 
 def _multinomial(pairs: dict[tuple[float, float], int], questions: Questions) -> Bounds:
     """The bootstrap's percentiles from draws of how often each distinct pair comes up."""
+    import numpy as np
+
     sums, sizes = np.asarray(sorted(pairs)).T
     shares = np.asarray([pairs[pair] for pair in sorted(pairs)]) / questions.count
     random = np.random.default_rng(questions.seed())

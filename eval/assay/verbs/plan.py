@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from assay.suite.check import Planned, check_runtime, check_suite, plan_suite
 from assay.suite.choice import add_choice, chosen
 from assay.suite.suite import Suite
 
+WIDE = 240
 HEADINGS = ("job", "backend", "dataset", "target", "slots", "expected")
 
 
@@ -95,8 +97,9 @@ def show(suite: Suite, planned: Sequence[Planned]) -> None:
         expects = f"{known(expected.total)} {expected.unit}"
         cells = (job.id, job.backend, job.dataset, job.target, str(item.slots), expects)
         table.add_row(*map(printable, cells))
-    # Without markup and colours: the words are the file's and the backends'.
-    Console(markup=False, highlight=False, color_system=None).print(table)
+    # Without markup and colours: the words are the file's and the backends'. A pipe has room for every word.
+    wide = None if sys.stdout.isatty() else WIDE
+    Console(markup=False, highlight=False, color_system=None, width=wide).print(table)
     parallel = suite.running.max_parallel_jobs
     print(f"expected: {known(total(planned))} in {len(planned)} job(s), {parallel} at a time")
     for what in ("requirements", "warnings"):
