@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driven import KEY, Launcher, drive
+from driven import KEY, Done, Launcher, drive
 
 from assay.backends.verifiers import Verifiers
 from assay.errors import ConfigurationError
+from assay.record.dataset_result import JobRecord
 from assay.record.results import load_summary
+from assay.record.suite_results import summarise_suite
+from assay.record.summary import Summary
 from assay.suite.job import Job
+from assay.suite.suite import Suite
 from assay.suite.target import Target
 from standin import Reply, StandIn
 
@@ -44,12 +48,34 @@ def test_a_part_of_an_entry_is_asked_with_the_jobs_sampling_and_is_a_run_of_its_
     assert (tmp_path / "run" / str(scored.record)).is_file()
     (inner,) = (path.parent for path in done.context.folder.glob("*/summary.json"))
     assert load_summary(inner).counts.planned == 3
+    agrees(done, load_summary(inner))
     assert done.normalised.problems == ()
     assert any("select" in note for note in done.normalised.notes)
     assert done.launcher.reached[-1].total == 3
     assert all(KEY not in word for word in done.launcher.commands[0].words)
     for path in done.context.folder.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def agrees(done: Done, profile: Summary) -> None:
+    """The suite's figures are those of the run in the job's folder, which has them from its own records."""
+    found = done.normalised
+    suite = Suite(
+        name="one",
+        description="",
+        pins="production",
+        targets=(done.context.target,),
+        jobs=(done.context.job,),
+    )
+    record = JobRecord(
+        done.context.job, 3, done.rows, found.primary, sampling=found.sampling, baselines=found.baselines
+    )
+    (job,) = summarise_suite(suite, [record]).jobs
+    assert (job.status, job.sampling) == (profile.status, profile.entries[0].sampling)
+    assert len(job.families) == len(profile.families)
+    for ours, theirs in zip(job.families, profile.families, strict=True):
+        same = {"entry": "job", "rewards": {**theirs.rewards, found.primary: theirs.score}}
+        assert ours == theirs.model_copy(update=same)
 
 
 @pytest.mark.long

@@ -159,6 +159,8 @@ class Verifiers:
             reported=found.scores,
             problems=tuple(problems),
             notes=found.notes,
+            sampling=found.sampling,
+            baselines=found.baselines,
         )
 
     def _prepared(self, job: Job, target: Target) -> Plan:

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from assay.backends.base import Context, Reached
 from assay.errors import AssayError
 from assay.plan import NAME as PLAN
 from assay.plan import load_plan
+from assay.record import asked
 from assay.record.results import SAMPLES, SUMMARY, derive, load_summary, load_tasks
-from assay.record.sample import Sample
+from assay.record.sample import Baseline, Sample
 from assay.run.state import NAME as STATE
 from assay.run.state import load_state
 
@@ -64,6 +66,8 @@ class Found:
         problems: What fails it.
         notes: What else went wrong.
         scores: Its score by family.
+        sampling: The options that its requests were to have; None where no run was begun.
+        baselines: What the best constant answer scores, by family.
         samples: Its rows, where they must be derived here because it could not do it any more.
     """
 
@@ -72,6 +76,8 @@ class Found:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    sampling: Mapping[str, Any] | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
 
 
@@ -83,15 +89,33 @@ def found_in(folder: Path) -> Found:
     try:
         if (run / SUMMARY).exists():
             summary = load_summary(run)
-            scores = {row.family: row.score for row in summary.families if row.score is not None}
-            return Found(run, True, summary.problems, summary.notes, scores)
+            return Found(
+                run,
+                True,
+                summary.problems,
+                summary.notes,
+                {row.family: row.score for row in summary.families if row.score is not None},
+                next((entry.sampling for entry in summary.entries), None),
+                {
+                    row.family: Baseline(answer=row.baseline_answer or "", score=row.baseline)
+                    for row in summary.families
+                    if row.baseline is not None
+                },
+            )
         state = load_state(run)
         told = (state.error,) if state.error and state.phase == "failed" else ()
         if not (run / PLAN).exists() or not (run / "provenance" / "tasks").is_dir():
             return Found(run, problems=told)
         plan = load_plan(run / PLAN)
-        samples, faults = derive(run, plan, load_tasks(run, plan))
-        return Found(run, problems=(*told, *faults), samples=tuple(samples))
+        tasks = load_tasks(run, plan)
+        samples, faults = derive(run, plan, tasks)
+        return Found(
+            run,
+            problems=(*told, *faults),
+            sampling=next((asked.sampling(plan.dialect, plan.native(entry)) for entry in plan.entries), None),
+            baselines={name: base for task in tasks.values() for name, base in task.baselines.items()},
+            samples=tuple(samples),
+        )
     except (AssayError, OSError) as error:
         return Found(run, problems=(str(error),))
 
