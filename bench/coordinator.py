@@ -175,12 +175,14 @@ HEAD = ("samples", "wall s", "processor s", "samples/s", "most ever MB", "writte
 def markdown(command: str, costs: Sequence[Cost]) -> str:
     """The section of RESULTS.md."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    found = machine.describe()
     return "\n".join(
         [
             "## The coordinator's own cost",
             "",
-            f"`{command}`, {stamp}. {machine.describe().cpu}. One mock job that asks nobody, {REPEATS} "
-            "rollouts an item; the whole command, from outside.",
+            f"`{command}`, {stamp}. {found.cpu}, {found.cores} cores, load {os.getloadavg()[2]:.1f} over "
+            f"the last quarter of an hour. One mock job that asks nobody, {REPEATS} rollouts an item; the whole "
+            "command, from outside.",
             "",
             table(HEAD, rows(costs)),
             *(f"- {verdict_line(each)}" for each in verdicts(costs)),
