@@ -181,8 +181,8 @@ def markdown(command: str, costs: Sequence[Cost]) -> str:
             "## The coordinator's own cost",
             "",
             f"`{command}`, {stamp}. {found.cpu}, {found.cores} cores, load {os.getloadavg()[2]:.1f} over "
-            f"the last quarter of an hour. One mock job that asks nobody, {REPEATS} rollouts an item; the whole "
-            "command, from outside.",
+            f"the last quarter of an hour. One mock job that asks nobody, {REPEATS} rollouts an item; the "
+            "whole command, from outside.",
             "",
             table(HEAD, rows(costs)),
             *(f"- {verdict_line(each)}" for each in verdicts(costs)),
