@@ -6,6 +6,8 @@ import contextlib
 import json
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,10 +18,11 @@ from typing import Any
 import pytest
 from suites import NOBODY, Counting, asking, findings, quiet, write
 
-from toy_checkout import Toy, processes, until
+from toy_checkout import WAIT_S, Toy, processes, until
 
 pytestmark = pytest.mark.slow
 
+FULL_DISK = Path(__file__).with_name("full_disk.py")
 SLOTS = 3
 ITEMS = 25
 
@@ -171,6 +174,77 @@ def test_a_job_that_was_done_is_not_started_again_whatever_retention_left_of_it(
     assert again == rows
     attempts = {job["id"]: job["attempt"] for job in json.loads((run / "state.json").read_bytes())["jobs"]}
     assert attempts == {"kept": 1, "late": 2}
+
+
+def test_a_full_disk_pauses_the_run_with_a_clear_error_and_a_resume_goes_on(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    flag = tmp_path / "full"
+    with Counting(delay_s=0.02) as server:
+        suite = write(
+            tmp_path / "paused.toml",
+            {"local": server.target(2)},
+            [asking(items=60), quiet() | {"target": "local"}],
+        )
+        command = subprocess.Popen(
+            [sys.executable, FULL_DISK, flag, "run", "--suite", suite, "--runs", runs],
+            cwd=toy.root,
+            env=toy.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until(lambda: len(server.requests) > 5)
+        flag.touch()
+        _, said = command.communicate(timeout=WAIT_S)
+        assert command.returncode == 5
+        assert "the run is paused: the disk is full" in said
+        (run,) = runs.iterdir()
+        assert f"free some space, then: assay resume {run}" in said
+        assert processes(run.name) == []
+        asked = len(server.requests)
+        assert asked < 60
+        assert toy.run("status", run).code == 5
+        flag.unlink()
+        done = toy.run("resume", run, "--json")
+    assert done.code == 0, done.err
+    assert sum(count - 1 for count in server.asked.values()) <= 2
+    assert toy.run("audit", run).code == 0
+
+
+def test_an_input_that_changes_while_a_job_runs_fails_that_job(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    suite = write(tmp_path / "edited.toml", NOBODY, [quiet("first", sleep=0.2), quiet("second")])
+    command = toy.start("run", "--suite", suite, "--runs", runs, "--json")
+    run = command.run()
+    until(lambda: (run / "first" / "attempt-1").exists())
+    with replaced(toy.root / "eval/assay/names.py", b'"""', b'"""Another. '):
+        until(lambda: (run / "provenance/inputs.after-first.1.json").exists())
+    done = command.wait()
+    assert done.code == 5
+    assert "a frozen input changed during the run: inputs.tree:eval/assay was" in done.out + done.err
+    verdicts = {job["id"]: job["verdict"] for job in json.loads((run / "state.json").read_bytes())["jobs"]}
+    assert verdicts == {"first": "failed", "second": "done"}
+
+
+def test_a_suite_that_serves_its_model_itself_is_killed_and_resumed_with_a_new_server(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    target = {"serve": "toy-model", "max_concurrency": 2}
+    suite = write(tmp_path / "served.toml", {"own": target}, [asking(target="own", items=30)])
+    with toy.faults(delay_s=0.1):
+        command = toy.start("run", "--suite", suite, "--runs", runs)
+        run = command.run()
+        answers = run / "answers/asking.jsonl"
+        until(lambda: answers.exists() and answers.read_bytes().count(b"\n") > 3)
+        command.signal(signal.SIGKILL)
+        command.wait()
+        until(lambda: processes(run.name) == [])
+        done = toy.run("resume", run, "--json")
+    assert done.code == 0, done.err
+    assert done.json["jobs"][0]["effort"]["replayed"] > 3
+    assert {path.name for path in (run / "servers").iterdir()} == {"own.1.log", "own.2.log"}
+    assert toy.run("audit", run, "--json").code == 0
 
 
 class Undisturbed:
