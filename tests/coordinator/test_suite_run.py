@@ -140,6 +140,57 @@ def test_requests_that_fail_make_a_partial_run_and_a_resume_asks_only_them_again
     assert toy.run("audit", run).code == 0
 
 
+def test_a_request_that_is_refused_for_good_costs_its_row_alone(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    with Counting() as server:
+        answer = server.reply
+        server.reply = lambda number, body: Reply(status=400) if number == 3 else answer(number, body)
+        suite = write(tmp_path / "overlong.toml", {"local": server.target(1)}, [asking()])
+        done = toy.run("run", "--suite", suite, "--runs", runs, "--json")
+    assert done.code == 4, done.err
+    counts = done.json["jobs"][0]["counts"]
+    assert (counts["planned"], counts["scored"], counts["failed"], counts["missing"]) == (6, 5, 1, 0)
+
+
+def test_a_suite_that_cannot_be_run_makes_no_directory(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    unknown = quiet() | {"backend": "mok"}
+    suite = write(tmp_path / "unknown.toml", NOBODY, [unknown])
+    for reference, why in ((suite, 'no backend "mok"'), ("nothing", 'no suite "nothing"')):
+        done = toy.run("run", "--suite", reference, "--runs", runs)
+        assert done.code == 2
+        assert why in done.err
+    both = toy.run("run", "toy", "--suite", suite, "--runs", runs)
+    assert both.code == 2
+    assert "PROFILE cannot be combined with --suite" in both.err
+    assert list(runs.iterdir()) == []
+
+
+def test_inputs_and_worktree_are_recorded_as_they_were_before_the_first_request(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    seen: list[set[str]] = []
+    untracked = toy.root / "eval/assay/untracked.txt"
+    with Counting() as server:
+        answer = server.reply
+
+        def look(number: int, body: dict[str, Any]) -> Reply:
+            (run,) = runs.iterdir()
+            seen.append({path.name for path in (run / "provenance").iterdir()})
+            untracked.unlink(missing_ok=True)
+            return answer(number, body)
+
+        server.reply = look
+        suite = write(tmp_path / "dirty.toml", {"local": server.target(1)}, [asking()])
+        untracked.write_text("not committed")
+        try:
+            done = toy.run("run", "--suite", suite, "--runs", runs, "--json")
+        finally:
+            untracked.unlink(missing_ok=True)
+    assert seen[0] >= {"inputs.before.json", "worktree.json", "suite.toml", "source.json", "environment.json"}
+    worktree = json.loads((Path(done.json["run_dir"]) / "provenance/worktree.json").read_text())
+    assert (worktree["clean"], worktree["changed"]) == (False, ["eval/assay/untracked.txt"])
+    assert done.code == 5, "the core's tree was another one when the job had ended"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_everything_keeps_what_finished_and_starts_nothing_more(
     toy: Toy, runs: Path, tmp_path: Path, number: int
