@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 FULL_DISK = Path(__file__).with_name("full_disk.py")
 SLOTS = 3
-ITEMS = 25
+ITEMS = 16
 
 
 def digests(run: Path) -> dict[str, bytes]:
@@ -195,9 +195,12 @@ def test_a_full_disk_pauses_the_run_with_a_clear_error_and_a_resume_goes_on(
             stderr=subprocess.PIPE,
             text=True,
         )
-        until(lambda: len(server.requests) > 5)
-        flag.touch()
-        _, said = command.communicate(timeout=WAIT_S)
+        try:
+            until(lambda: len(server.requests) > 5)
+            flag.touch()
+            _, said = command.communicate(timeout=WAIT_S)
+        finally:
+            command.kill()
         assert command.returncode == 5
         assert "the run is paused: the disk is full" in said
         (run,) = runs.iterdir()
@@ -270,7 +273,7 @@ class Undisturbed:
         self.found = findings(done.run)
         self.counted = Counter(self.server.asked)
 
-    def killed_at(self, moments: list[float], runs: Path) -> None:
+    def killed_at(self, moments: list[float], runs: Path) -> Path:
         """Kill a run and its resumes at these moments, let it end, and hold it against the undisturbed."""
         self.server.asked.clear()
         command = self.toy.start("run", "--suite", self.suite, "--runs", runs)
@@ -288,7 +291,7 @@ class Undisturbed:
         extra = sum((self.server.asked - self.counted).values())
         assert extra <= SLOTS * len(moments), "at most what was in flight at each kill is asked again"
         assert not self.counted - self.server.asked
-        assert self.toy.run("audit", run).code == 0
+        return run
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +308,8 @@ def kill_at_random(undisturbed: Undisturbed, runs: Path, seed: int, kills: int) 
             chance.uniform(0, undisturbed.seconds) for _ in range(min(kills, chance.choice((1, 1, 2, 3))))
         ]
         kills -= len(moments)
-        undisturbed.killed_at(moments, runs)
+        run = undisturbed.killed_at(moments, runs)
+    assert undisturbed.toy.run("audit", run).code == 0
 
 
 def test_kill_9_at_any_moment_loses_only_what_was_in_flight_and_ends_in_the_same_summary(
