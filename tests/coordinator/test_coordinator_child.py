@@ -252,6 +252,24 @@ def test_a_stop_that_was_asked_before_ends_the_child_too(tmp_path: Path) -> None
     assert ended.code != 0
 
 
+def test_a_fault_of_ours_ends_the_child_and_is_told(tmp_path: Path) -> None:
+    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+
+    def fail(reached: Reached) -> None:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        raise OSError("no such luck")
+
+    async def work() -> None:
+        start = launcher(
+            job="job", log=print, secrets=Secrets(), stop=Stop(), heard=fail, record=lambda command: None
+        )
+        await start(Command([sys.executable, "-c", code], {}, tmp_path), lambda: Reached(0))
+
+    with pytest.raises(OSError, match="no such luck"):
+        asyncio.run(asyncio.wait_for(work(), 60))
+    assert start_time_ticks(int((tmp_path / "pid").read_text())) is None
+
+
 RUN = """
 import asyncio, sys
 from pathlib import Path

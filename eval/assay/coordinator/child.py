@@ -130,11 +130,13 @@ async def _follow(
 
     def tell() -> None:
         nonlocal last
-        with contextlib.suppress(OSError):
+        try:
             now = reached()
-            if now != last:
-                last = now
-                heard(now)
+        except OSError:  # a record that cannot be read now can be at the next look
+            return
+        if now != last:
+            last = now
+            heard(now)
 
     async with _end_of(child) as gone:
         stopping = asyncio.create_task(stop.wait())
