@@ -10,6 +10,7 @@ import suite_table
 
 from assay.paths import CONFIGS
 from assay.profile import load_profiles
+from assay.suite.check import check_suite, plan_suite
 from assay.suite.read import names, read_suite
 
 SUITES = CONFIGS / "suites"
@@ -38,10 +39,24 @@ def test_the_table_holds_the_sizes_that_the_document_gives() -> None:
     assert {key: suite_table.samples(*key) for key in sizes} == sizes
 
 
-def test_no_suite_is_called_like_a_profile_and_each_can_be_read() -> None:
+@pytest.mark.parametrize("name", suite_table.TABLE)
+def test_each_suite_and_list_is_valid_and_expects_what_the_table_says(name: str) -> None:
+    for chosen in (None, *suite_table.TABLE[name].lists):
+        suite = read_suite(name if chosen is None else f"{name}:{chosen}", {}).suite
+        check_suite(suite)
+        planned = {item.job.id: item for item in plan_suite(suite)}
+        rows = suite_table.TABLE[name].jobs
+        assert {job: item.expected.total for job, item in planned.items()} == {
+            job: rows[job].samples for job in planned
+        }
+        for job, item in planned.items():
+            assert item.slots == (rows[job].slots or suite_table.TABLE[name].slots)
+
+
+def test_no_suite_is_called_like_a_profile_and_each_is_valid() -> None:
     assert not set(names()) & load_profiles().keys()
     for name in names():
-        assert read_suite(name, {}).suite.name == name
+        check_suite(read_suite(name, {}).suite)
 
 
 SPOILED = [
