@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -371,6 +372,24 @@ def test_before_anything_was_recorded_there_is_nothing_to_go_on_from(tmp_path: P
     (tmp_path / "summary.json").write_text('{"schema_version": "assay/suite-summary/v0"}')
     with pytest.raises(VerificationError, match="is of the form assay/suite-summary/v0"):
         load_suite_summary(tmp_path)
+
+
+def test_what_no_file_can_hold_is_replaced_and_ends_no_recording(tmp_path: Path) -> None:
+    run, jobs = prepared(tmp_path / "run")
+    rows = [row(0), row(9, "errored", error="bad \udfff \ud83d\ude00", task_key="9\ud800")]
+    strange = replace(
+        jobs[0],
+        planned=2,
+        rows=rows,
+        notes=("said \ud800",),
+        reported={"acc": math.nan, "f1": math.inf, "em": 0.5},
+    )
+    summary = write_results(run, suite("first", "second"), [strange, jobs[1]])
+    found = summary.jobs[0]
+    assert found.failures[0].error == "bad \ufffd \U0001f600"
+    assert (found.notes, found.reported) == (("said \ufffd",), {"em": 0.5})
+    assert recompute(run) == summary == load_suite_summary(run)
+    assert [one.task_key for one in recorded(run)["first"].rows] == ["0", "9\ufffd"]
 
 
 def test_findings_are_the_same_however_long_they_took(tmp_path: Path) -> None:

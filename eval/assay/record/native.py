@@ -102,8 +102,12 @@ def _utf8(line: bytes, value: Any) -> Any:
     """The value with U+FFFD for half a surrogate pair, which JSON can escape and no text can hold."""
     if b"\\ud" not in line.lower():
         return value
-    text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-    return json.loads(text.decode("utf-16-le", "replace"))
+    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))
+
+
+def encodable(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which no encoding has; a whole pair is one."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from assay.errors import VerificationError
 from assay.files import OLDER, other_form, read_json, replacing, write_atomic, write_json_atomic
 from assay.record.dataset_result import DatasetResult, JobRecord
+from assay.record.job_result import result_of
 from assay.record.results import MARKDOWN, SAMPLES, SUMMARY
 from assay.record.retention import Marks, retain
 from assay.record.sample import Baseline, Sample
 from assay.record.suite_render import markdown
-from assay.record.suite_summary import SCHEMA, SuiteSummary, result_of, summary_of
+from assay.record.suite_summary import SCHEMA, SuiteSummary, summary_of
 from assay.suite.job import Job
 from assay.suite.suite import Suite
 
