@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from assay import data, setup
 from assay.backends import evalscope_records as records
 from assay.backends import evalscope_reported as reported
-from assay.backends import places
+from assay.backends import nltk_data, places
 from assay.backends.base import (
     Command,
     Context,
@@ -233,12 +233,12 @@ def _here(place: str) -> Path:
 
 def _require_nltk(job: Job, folder: Path) -> None:
     """Raise PrerequisiteError unless all of NLTK's data that IFBench's checks read are in the folder."""
-    missing = [part for part in NLTK_PARTS if not (folder / part).is_dir()]
+    missing = nltk_data.lacking(folder, NLTK_PARTS)
     if missing:
         raise PrerequisiteError(
             f"job {job.id} reads NLTK's data, and {missing[0]} is not in {folder}",
             "without them IFBench gives no score, and would fetch them from the network",
-            f"put {', '.join(missing)} there, unpacked",
+            f"put {', '.join(missing)} there, unpacked or each as its .zip",
         )
 
 

@@ -15,7 +15,7 @@ IFBENCH = "ifbench"
 NEEDLE = "needle_haystack"
 # Data of the user's own, in EvalScope's form: only the files say how many samples there are.
 OWN = {"general_mcq": "val", "general_qa": "test"}
-NLTK = "nltk-ifbench:"
+NLTK = "nltk-ifbench:packages"
 NLTK_PARTS = ("tokenizers/punkt_tab", "corpora/stopwords", "taggers/averaged_perceptron_tagger_eng")
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.backends import evalscope_records as records
-from assay.backends import places
+from assay.backends import nltk_data, places
 from assay.backends.base import Context
 from assay.backends.evalscope_arguments import Arguments
-from assay.backends.evalscope_benchmarks import BFCL, IFBENCH, NEEDLE, WEB_SEARCH
+from assay.backends.evalscope_benchmarks import BFCL, IFBENCH, NEEDLE, NLTK_PARTS, WEB_SEARCH
 from assay.backends.evalscope_rows import seed_of
 from assay.errors import ConfigurationError
 from assay.evaluator import load_evaluator
@@ -139,7 +139,8 @@ def environment(context: Context, arguments: Arguments, scratch: Scratch) -> dic
         "TOKENIZERS_PARALLELISM": "false",
     }
     if context.job.dataset == IFBENCH:
-        found["NLTK_DATA"] = str(places.resolve(arguments.nltk_data, context.data))
+        folder = places.resolve(arguments.nltk_data, context.data)
+        found["NLTK_DATA"] = str(nltk_data.unpacked(folder, NLTK_PARTS, scratch.folder("nltk")))
     if arguments.allow_network_downloads:
         found |= ONLINE
     if arguments.allow_network_downloads or searches(context.job, arguments):

@@ -17,17 +17,17 @@ from pathlib import Path
 from assay.console import say
 from assay.data import library, store
 from assay.data.bucket import Bucket
+from assay.data.hosts import HOSTS
 from assay.data.meter import meter
 from assay.data.mirror import Mirror
-from assay.data.modelscope import ModelScope
 from assay.data.partial import Partial
 from assay.data.pins import (
     GIGA,
     MEGA,
     BucketDataset,
     Dataset,
-    ModelScopeDataset,
     PinnedFile,
+    RepositoryDataset,
     amount,
     choose,
     command,
@@ -140,8 +140,8 @@ def downloaded(stack: contextlib.ExitStack, dataset: Dataset, owner: Store, agai
         bucket = stack.enter_context(Bucket())
         objects = {item.path: item for item in dataset.files}
         return lambda _, file, into: bucket.get(dataset, objects[file.path], into, again)
-    if isinstance(dataset, ModelScopeDataset):
-        host = stack.enter_context(ModelScope())
+    if isinstance(dataset, RepositoryDataset):
+        host = stack.enter_context(HOSTS[dataset.source]())
         return lambda _, file, into: host.get(dataset, file, into, again)
     library.prepare(owner.directory / "hub-library")
     # Only now: the hub's library reads its environment while it is imported.

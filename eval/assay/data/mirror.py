@@ -6,8 +6,8 @@ For a file PATH of the dataset NAME, the first of these that is there is taken:
     DIR/hub/datasets--ORG--REPO/snapshots/REV/PATH      another checkout's eval/.data, or an HF_HOME
     DIR/datasets--ORG--REPO/snapshots/REV/PATH          an HF_HUB_CACHE (links into its blobs are followed)
     DIR/ORG/REPO/PATH                                   `hf download --local-dir`, by the repository's name
-    DIR/modelscope/datasets--ORG--REPO/REV/PATH         another checkout's eval/.data
-    DIR/ORG/REPO/PATH, DIR/datasets/ORG/REPO/PATH       `modelscope download --local_dir`, or its cache
+    DIR/SOURCE/datasets--ORG--REPO/REV/PATH             another checkout's eval/.data (modelscope, github)
+    DIR/ORG/REPO/PATH, DIR/datasets/ORG/REPO/PATH       a clone; ModelScope's own cache
     DIR/gcs/NAME/PATH, DIR/BUCKET/PATH                  objects of a bucket
 
 The directory is only read, and what it holds is verified as if it had been downloaded.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.data.partial import Partial
-from assay.data.pins import Dataset, HubDataset, ModelScopeDataset, PinnedFile
+from assay.data.pins import Dataset, HubDataset, PinnedFile, RepositoryDataset
 from assay.errors import ConfigurationError, PrerequisiteError
 
 CHUNK_BYTES = 1 << 20
@@ -41,7 +41,7 @@ class Mirror:
         if isinstance(dataset, HubDataset):
             in_cache = dataset.folder.relative_to("hub")
             named = [Path("hub", in_cache), Path(in_cache), Path(dataset.repository)]
-        elif isinstance(dataset, ModelScopeDataset):
+        elif isinstance(dataset, RepositoryDataset):
             repository = Path(dataset.repository)
             named = [Path(dataset.folder), repository, Path("datasets", repository)]
         else:

@@ -1,6 +1,6 @@
 """`datasets.lock`: the task data, each file named by its size and digest and by where its publisher keeps it.
 
-A dataset of the hub or of ModelScope is one commit of a dataset repository and those files of it that are
+A dataset of the hub, of ModelScope or of GitHub is one commit of a repository and those files of it that are
 read. A dataset of a bucket is a set of objects, each at one generation. The lock decides; what a host says
 about a file is compared with it and believed in nothing. What nobody has pinned yet is listed as such
 (`[[unpinned]]`): it has a name to be refused by, and `assay data NAME --write-pins` to be pinned by.
@@ -26,6 +26,7 @@ PINNED, UNPINNED = "dataset", "unpinned"
 MEGA = 1_000_000
 GIGA = 1_000_000_000
 Algorithm = Literal["sha256", "git-sha1"]
+RepositorySource = Literal["modelscope", "github"]
 DATASET_NAME = r"^[a-z0-9][a-z0-9-]{0,63}$"
 REPOSITORY = r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"
 COMMIT = r"^[0-9a-f]{40}$"
@@ -164,8 +165,8 @@ class BucketDataset(BaseModel):
         return self.home
 
 
-class ModelScopeDataset(BaseModel):
-    """A commit of a dataset repository of ModelScope.
+class RepositoryDataset(BaseModel):
+    """A commit of a repository of ModelScope's datasets, or of GitHub.
 
     Attributes:
         name: What `assay data` calls it.
@@ -179,7 +180,7 @@ class ModelScopeDataset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=DATASET_NAME)
-    source: Literal["modelscope"]
+    source: RepositorySource
     repository: str = Field(pattern=REPOSITORY)
     revision: str = Field(pattern=COMMIT)
     size_bytes: int = Field(gt=0)
@@ -194,7 +195,7 @@ class ModelScopeDataset(BaseModel):
     @property
     def home(self) -> PurePosixPath:
         """Its folder in the cache; it holds nothing but what is pinned."""
-        return PurePosixPath("modelscope", in_one_word(self.repository))
+        return PurePosixPath(self.source, in_one_word(self.repository))
 
     @property
     def folder(self) -> PurePosixPath:
@@ -216,13 +217,19 @@ class Unpinned(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=DATASET_NAME)
-    source: Literal["modelscope"]
+    source: RepositorySource
     repository: str = Field(pattern=REPOSITORY)
     branch: str = Field(default="master", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$")
     files: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.source == "github" and not self.files:
+            raise ValueError(f"{self.name}: name the files that are wanted, since {self.source} lists none")
+        return self
 
-Dataset = HubDataset | BucketDataset | ModelScopeDataset
+
+Dataset = HubDataset | BucketDataset | RepositoryDataset
 DATASET: TypeAdapter[Dataset] = TypeAdapter(Annotated[Dataset, Field(discriminator="source")])
 
 

@@ -18,17 +18,18 @@ from assay import pinset
 from assay.console import say
 from assay.data import store
 from assay.data.fetch import bring
-from assay.data.modelscope import Listed, ModelScope
+from assay.data.hosts import HOSTS
 from assay.data.pins import (
     NAME,
     UNPINNED,
-    ModelScopeDataset,
     PinnedFile,
+    RepositoryDataset,
     Unpinned,
     command,
     datasets,
     unpinned,
 )
+from assay.data.repository import Host, Listed
 from assay.data.verify import Snapshot
 from assay.errors import ConfigurationError, PrerequisiteError
 from assay.files import write_atomic
@@ -58,9 +59,10 @@ def write_pins(names: Sequence[str], yes: bool = False) -> list[Snapshot]:
     again = command(" ".join([*names, "--write-pins", *(["--yes"] if yes else [])]))
     owner = store.own()
     found: list[Snapshot] = []
-    with owner.opened(), ModelScope() as host:
+    with owner.opened():
         for wanted in chosen:
-            dataset = look_up(host, wanted, again)
+            with HOSTS[wanted.source]() as host:
+                dataset = look_up(host, wanted, again)
             found += bring(owner, [dataset], None, again, yes)
             path = pinset.current().file(NAME)
             write_atomic(path, replaced(path.read_text("utf-8"), dataset).encode("utf-8"))
@@ -86,26 +88,28 @@ def _choose(names: Sequence[str]) -> list[Unpinned]:
     return [waiting[name] for name in dict.fromkeys(names)]
 
 
-def look_up(host: ModelScope, wanted: Unpinned, again: str) -> ModelScopeDataset:
+def look_up(host: Host, wanted: Unpinned, again: str) -> RepositoryDataset:
     """What the publisher has now, by commit, size and digest.
 
     Raises:
         PrerequisiteError: it cannot be reached, lacks a file that is wanted, or tells what cannot be pinned.
     """
     revision = host.commit(wanted.repository, wanted.branch, again)
-    kept = [file for file in host.files(wanted.repository, revision, again) if is_wanted(file, wanted)]
+    told = host.files(wanted.repository, revision, again)
+    kept = (
+        [Listed(path) for path in wanted.files]
+        if told is None
+        else [file for file in told if is_wanted(file, wanted)]
+    )
     lacking = set(wanted.files) - {file.path for file in kept}
     if lacking or not kept:
-        told = ", ".join(sorted(lacking)) or "no file at all"
-        raise PrerequisiteError(f"{wanted.repository} lacks what is wanted of it", told, f"edit {NAME}")
+        said = ", ".join(sorted(lacking)) or "no file at all"
+        raise PrerequisiteError(f"{wanted.repository} lacks what is wanted of it", said, f"edit {NAME}")
     try:
         files = tuple(
-            PinnedFile(
-                path=file.path, size_bytes=file.size_bytes, sha256=digest(host, wanted, revision, file, again)
-            )
-            for file in sorted(kept, key=lambda file: file.path)
+            pinned(host, wanted, revision, file, again) for file in sorted(kept, key=lambda file: file.path)
         )
-        return ModelScopeDataset(
+        return RepositoryDataset(
             name=wanted.name,
             source=wanted.source,
             repository=wanted.repository,
@@ -120,18 +124,20 @@ def look_up(host: ModelScope, wanted: Unpinned, again: str) -> ModelScopeDataset
 
 
 def is_wanted(file: Listed, wanted: Unpinned) -> bool:
-    """Whether a file is to be pinned."""
+    """Whether a file that is listed is to be pinned."""
     if wanted.files:
         return file.path in wanted.files
-    return file.size_bytes > 0 and PurePosixPath(file.path).name not in LEFT_OUT
+    return file.size_bytes != 0 and PurePosixPath(file.path).name not in LEFT_OUT
 
 
-def digest(host: ModelScope, wanted: Unpinned, revision: str, file: Listed, again: str) -> str:
-    """The digest that a download is held against: the one that is told, else that of the bytes."""
-    return file.sha256 or host.digest(wanted.repository, revision, file, again)
+def pinned(host: Host, wanted: Unpinned, revision: str, file: Listed, again: str) -> PinnedFile:
+    """The pin of a file: what a download is held against, as it is told, else by the bytes."""
+    if file.size_bytes is None or file.sha256 is None:
+        file = host.seen(wanted.repository, revision, file.path, again)
+    return PinnedFile(path=file.path, size_bytes=file.size_bytes or 0, sha256=file.sha256)
 
 
-def replaced(text: str, dataset: ModelScopeDataset) -> str:
+def replaced(text: str, dataset: RepositoryDataset) -> str:
     """The lock's text with the dataset's table in the place of its unpinned one; all else stays as it is."""
     parts = re.split(r"(?m)^(?=\[\[)", text)
     for at, part in enumerate(parts):
@@ -141,7 +147,7 @@ def replaced(text: str, dataset: ModelScopeDataset) -> str:
     raise PrerequisiteError(f"{NAME} lists {dataset.name} no longer", "it was changed meanwhile", "try again")
 
 
-def table(dataset: ModelScopeDataset) -> str:
+def table(dataset: RepositoryDataset) -> str:
     """A dataset's table as the lock has it."""
     rows = []
     for file in dataset.files:

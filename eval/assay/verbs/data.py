@@ -26,8 +26,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="fetch and verify pinned task data (datasets.lock)",
         description="Fetch pinned task data into the checkout's own cache, or verify what is there.",
         epilog="HF_ENDPOINT names another hub and HF_TOKEN opens gated repositories, as in the hub's own "
-        "library; MODELSCOPE_ENDPOINT another ModelScope, as in its; ASSAY_BUCKET_ENDPOINT another host of "
-        "buckets. Hosts are asked over https, or over http on this machine.",
+        "library; MODELSCOPE_ENDPOINT another ModelScope, as in its; ASSAY_GITHUB_ENDPOINT and "
+        "ASSAY_BUCKET_ENDPOINT other hosts of repositories and of buckets. Hosts are asked over "
+        "https, or over http on this machine.",
     )
     parser.add_argument(
         "names", nargs="*", metavar="TASKSET", help=f"names of datasets.lock, or {EVERYTHING}"
