@@ -173,6 +173,13 @@ def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
         asyncio.run(work())
 
 
+def test_a_child_is_held_to_its_memory_and_the_log_says_by_which_means(tmp_path: Path) -> None:
+    done = launch("held = bytearray(700 << 20)", tmp_path, memory_gib=0.5)
+    assert done.ended.code != 0
+    assert done.log[0].startswith("memory is bounded to 0.5 GiB, of ")
+    assert "MemoryError" in done.ended.said or "its bound of 0.5 GiB" in done.ended.said
+
+
 STRAY = """
 import os, subprocess, sys, time
 # A program that has left its parent, its group and its session.
