@@ -181,10 +181,16 @@ def test_a_child_is_held_to_its_memory_and_the_log_says_by_which_means(tmp_path:
 
 
 STRAY = """
-import os, subprocess, sys, time
+import pathlib, subprocess, sys, time
 # A program that has left its parent, its group and its session.
-code = "import os, time; os.fork() and os._exit(0); print(os.getpid(), flush=True); time.sleep(600)"
+code = (
+    "import os, pathlib, time; os.fork() and os._exit(0)\\n"
+    "pathlib.Path('begun').write_text(str(os.getpid())); os.rename('begun', 'stray'); time.sleep(600)"
+)
 subprocess.run([sys.executable, "-c", code], start_new_session=True)
+while not pathlib.Path("stray").exists():
+    time.sleep(0.01)
+print(pathlib.Path("stray").read_text(), flush=True)
 """
 
 
