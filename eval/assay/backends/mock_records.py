@@ -138,6 +138,7 @@ def row(context: Context, records: str, position: int, found: tuple[int, Record]
         if record is not None and status == "errored"
         else None,
         empty=text is not None and not text.strip(),
+        thinking=None if record is None or text is None else bool((record.thought or "").strip()),
         finish_reason=record.finish if record is not None else None,
         stop_condition=None,
         prompt_tokens=record.sent if record is not None else None,

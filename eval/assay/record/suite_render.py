@@ -80,7 +80,7 @@ def headlines(summary: SuiteSummary) -> list[str]:
 def told(job: DatasetResult) -> Iterator[str]:
     """What must be said of one job, one sentence each."""
     counts = job.counts
-    yield f"{job.status}; {job.backend} asked {job.target} for {job.dataset}" + _asked(job)
+    yield f"{job.status}; {job.dataset} by {job.backend} at {job.target}, asked with {_asked(job)}"
     yield (
         f"{counts.planned} planned = {counts.completed} completed ({counts.scored} whole, "
         f"{counts.truncated} cut and scored all the same) + {counts.failed} failed + {counts.missing} missing"
@@ -201,8 +201,7 @@ def _family(job: DatasetResult, family: FamilyScore) -> tuple[str, ...]:
 
 
 def _asked(job: DatasetResult) -> str:
-    said = words(job.sampling, {})
-    return f" with {said}" if said else " with the server's own sampling"
+    return words(job.sampling, {}) or "the server's own sampling"
 
 
 def _zeros(zeros: Zeros) -> str:
