@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import json
 import operator
 import os
@@ -159,6 +160,12 @@ def refuse(benchmark: Any) -> None:
         raise RefusedError(f"{benchmark.name} runs what a model writes, and there is no sandbox for it here")
     if benchmark.llm_judge_default and benchmark.name not in JUDGED_BY_RULE:
         raise RefusedError(f"{benchmark.name} is judged by another model, which no job here names")
+    if benchmark.name == "bfcl_v4" and "memory_vector" in benchmark.subset_list:
+        # Its model is loaded with the module, and would be tried again for every entry.
+        try:
+            importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.func_source_code.memory_vector")
+        except (ImportError, OSError) as error:
+            raise RefusedError(f"the model of memory_vector cannot be loaded: {error}") from error
     if benchmark.name == "ifbench":
         # Its checks would fetch what they lack, one at a time and in the middle of everything.
         for part in CHECKED_WITH:

@@ -128,3 +128,18 @@ def tokenizer(folder: Path) -> Path:
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 1_000_000}
     (folder / "tokenizer_config.json").write_text(json.dumps(kind), "utf-8")
     return folder
+
+
+def nltk(folder: Path) -> Path:
+    """NLTK's data in its own form, and with nearly nothing in them."""
+    tables = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
+    files = {f"tokenizers/punkt_tab/english/{name}": "" for name in tables}
+    files["corpora/stopwords/english"] = "the\na\n"
+    tagger = "taggers/averaged_perceptron_tagger_eng/averaged_perceptron_tagger_eng"
+    for name, value in (("weights", {}), ("tagdict", {"Name": "VB"}), ("classes", ["NN", "VB"])):
+        files[f"{tagger}.{name}.json"] = json.dumps(value)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder

@@ -284,6 +284,21 @@ def test_a_killed_evaluator_leaves_what_had_ended_and_the_rest_is_missing(tmp_pa
     assert "4 samples neither asked nor failed" in done.normalised.problems[0]
 
 
+@pytest.mark.long
+def test_an_entry_whose_memory_could_not_be_prepared_is_errored(tmp_path: Path) -> None:
+    def forget(number: int, body: dict[str, Any]) -> Reply:
+        # The conversations that fill the memories come first; the entry asks for what they told.
+        return Reply("Anna.") if "my first name" in asked(body) else Reply(status=500)
+
+    job = {"dataset": "bfcl_v4", "limit": 1, "backend_args": {"subset_list": ["memory_kv"]}}
+    with StandIn(forget, key=KEY) as server:
+        done = drive(EvalScope(), tmp_path / "run", job, server.base_url)
+    assert len(server.requests) > 10
+    (row,) = done.rows
+    assert (row.status, row.reward, row.turns) == ("errored", None, 1)
+    assert "the memory it is asked about could not be prepared" in str(row.error)
+
+
 @pytest.mark.parametrize(
     ("dataset", "answer", "families"),
     [
@@ -329,6 +344,28 @@ def test_a_needle_is_hidden_at_each_length_and_depth_and_scored_by_rule(tmp_path
     lengths = sorted(len(asked(body)) for body in server.requests)
     assert lengths[0] < lengths[-1] - 500
     assert done.normalised.reported["Context#2000 Depth#50"] == 1.0
+
+
+def test_ifbench_is_scored_by_its_strict_prompts_with_data_that_were_given(tmp_path: Path) -> None:
+    arguments = {
+        "local_data": str(made.instructions(tmp_path / "data")),
+        "nltk_data": str(made.nltk(tmp_path / "nltk")),
+    }
+
+    def count(number: int, body: dict[str, Any]) -> Reply:
+        return Reply("12 and 7." if "Name 2 and 3." in asked(body) else "Only 1.")
+
+    with StandIn(count, key=KEY) as server:
+        job = {"dataset": "ifbench", "backend_args": arguments}
+        done = drive(EvalScope(), tmp_path / "run", job, server.base_url)
+    assert done.normalised.problems == ()
+    assert done.normalised.primary == "prompt_level_strict"
+    assert [row.status for row in done.rows] == ["scored"] * 3
+    assert [row.reward for row in done.rows] == [1.0, 0.0, 0.0]
+    assert set(done.rows[0].rewards) == {
+        *("prompt_level_strict", "inst_level_strict", "prompt_level_loose", "inst_level_loose")
+    }
+    assert done.rows[0].unparsed is False
 
 
 def test_a_benchmark_that_runs_what_a_model_writes_is_refused_before_anything_is_asked(

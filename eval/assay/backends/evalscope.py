@@ -37,7 +37,7 @@ from assay.backends.evalscope_benchmarks import (
     NLTK_PARTS,
     OWN,
 )
-from assay.backends.evalscope_child import TOKENIZER_VARIABLE, child_job, environment, searches
+from assay.backends.evalscope_child import TOKENIZER_VARIABLE, child_job, environment, searches, tokenizer
 from assay.backends.evalscope_rows import Source, rows
 from assay.backends.lines import LineCounter
 from assay.digest import sha256_file
@@ -75,7 +75,8 @@ class EvalScope:
     def plan(self, job: Job, target: Target) -> Expected:
         """What the benchmark is known to hold, or the user's own files do."""
         arguments: Arguments = arguments_of(self, job)
-        needed = [f"the environment {self.name}: eval/scripts/setup {self.name}"]
+        evaluator = environment_of(job, arguments)
+        needed = [f"the environment {evaluator}: eval/scripts/setup {evaluator}"]
         needed += [f"the data set {name}: eval/scripts/data {name}" for name in self.data(job)]
         needed += [place for place in _local_places(job, arguments) if places.pinned(place) is None]
         if searches(job, arguments):
@@ -95,9 +96,9 @@ class EvalScope:
                 "BFCL's web_search subsets ask SerpAPI",
                 f"export {SEARCH_VARIABLE}, or leave these subsets out of subset_list",
             )
-        setup.require(setup.ENVIRONMENTS[self.name])
-        if job.dataset == BFCL and MEMORY_VECTOR in arguments.subsets_of(BFCL):
-            _require_vector(job, arguments)
+        if job.dataset == NEEDLE:
+            tokenizer(job, arguments, environ)
+        setup.require(setup.ENVIRONMENTS[environment_of(job, arguments)])
         places.require(job.id, _local_places(job, arguments, environ))
         route.require(self.data(job))
         if job.dataset == IFBENCH:
@@ -106,14 +107,12 @@ class EvalScope:
     def inputs(self, job: Job, target: Target) -> Mapping[str, str]:
         """The environment, the child's program, and all that the job reads."""
         arguments: Arguments = arguments_of(self, job)
-        home = load_evaluator(self.name).home
+        evaluator = load_evaluator(environment_of(job, arguments))
+        home = evaluator.home
         files = [CHILD, *(home / name for name in ("evaluator.toml", "build.lock", "requirements.lock"))]
         found = {f"file:{relative(path)}": sha256_file(path) for path in files}
-        found[f"environment:{self.name}"] = setup.check(setup.ENVIRONMENTS[self.name]).digest
-        found |= places.digests(_local_places(job, arguments))
-        for name in self.data(job):
-            found |= data.frozen(name)
-        return found
+        found[f"environment:{evaluator.name}"] = setup.check(setup.ENVIRONMENTS[evaluator.name]).digest
+        return found | places.digests(_local_places(job, arguments))
 
     def data(self, job: Job) -> Sequence[str]:
         """The pinned data sets that the benchmark and the arguments name."""
@@ -126,6 +125,7 @@ class EvalScope:
         if context.lane is None:
             raise ConfigurationError(f"job {context.job.id} has nobody to ask", "it has no lane", "")
         scratch = Scratch(context.scratch)
+        evaluator = load_evaluator(environment_of(context.job, arguments))
         told = context.launch / f"attempt-{context.attempt}.json"
         told.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(told, child_job(context, arguments, scratch))
@@ -133,8 +133,8 @@ class EvalScope:
         if searches(context.job, arguments):
             secrets[SEARCH_VARIABLE] = Key(os.environ.get(SEARCH_VARIABLE, ""))
         command = Command(
-            words=[str(program(load_evaluator(self.name), "python")), "-P", str(CHILD), str(told)],
-            environment=environment(context, arguments, scratch),
+            words=[str(program(evaluator, "python")), "-P", str(CHILD), str(told)],
+            environment=environment(context, evaluator, arguments, scratch),
             cwd=scratch.folder("work"),
             secrets=secrets,
         )
@@ -242,20 +242,10 @@ def _require_nltk(job: Job, folder: Path) -> None:
         )
 
 
-def _require_vector(job: Job, arguments: Arguments) -> None:
-    """Raise for `memory_vector`, which needs packages that the environment leaves out."""
-    if not arguments.allow_network_downloads:
-        raise ConfigurationError(
-            f"job {job.id} asks {MEMORY_VECTOR}, which downloads a model to search with",
-            "",
-            "allow_network_downloads = true, or leave it out of subset_list",
-        )
-    absent = load_evaluator("evalscope").absent
-    raise PrerequisiteError(
-        f"job {job.id} asks {MEMORY_VECTOR}, for which the environment lacks {', '.join(absent)}",
-        "they bring torch, and nothing else here needs them",
-        f"leave {MEMORY_VECTOR} out of subset_list; BFCL's overall figure is then not computed",
-    )
+def environment_of(job: Job, arguments: Arguments) -> str:
+    """The evaluator that asks the job: `memory_vector` needs what the usual one leaves out."""
+    vector = job.dataset == BFCL and MEMORY_VECTOR in arguments.subsets_of(BFCL)
+    return "evalscope-vector" if vector else "evalscope"
 
 
 def _warnings(job: Job, arguments: Arguments) -> tuple[str, ...]:

@@ -8,7 +8,16 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from assay.backends import places
-from assay.backends.evalscope_benchmarks import BENCHMARKS, BFCL, IFBENCH, NEEDLE, NLTK, OWN, STATEFUL
+from assay.backends.evalscope_benchmarks import (
+    BENCHMARKS,
+    BFCL,
+    IFBENCH,
+    MEMORY_VECTOR,
+    NEEDLE,
+    NLTK,
+    OWN,
+    STATEFUL,
+)
 from assay.errors import ConfigurationError
 from assay.names import nearest
 from assay.suite.job import Job
@@ -131,6 +140,13 @@ def check(job: Job, arguments: Arguments) -> None:
         raise refuse(f"{job.dataset} asks data of your own", "", "give local_data, and subset_list")
     if job.dataset == BFCL and arguments.local_data is not None:
         raise refuse("the data of BFCL come with it", "", "leave local_data out")
+    vector = job.dataset == BFCL and MEMORY_VECTOR in arguments.subsets_of(BFCL)
+    if vector and not arguments.allow_network_downloads:
+        raise refuse(
+            f"{MEMORY_VECTOR} downloads a model to search with",
+            "BFCL names it, and no digest of it is pinned",
+            "allow_network_downloads = true, or leave it out of subset_list",
+        )
     stateful = [name for name in arguments.subsets_of(job.dataset) if name in STATEFUL]
     if job.dataset == BFCL and job.repeats > 1 and stateful:
         raise refuse(

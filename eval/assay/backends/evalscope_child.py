@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from assay.backends.evalscope_arguments import Arguments
 from assay.backends.evalscope_benchmarks import BFCL, IFBENCH, NEEDLE, NLTK_PARTS, WEB_SEARCH
 from assay.backends.evalscope_rows import seed_of
 from assay.errors import ConfigurationError
-from assay.evaluator import load_evaluator
+from assay.evaluator import Evaluator
 from assay.run.native import Scratch, surroundings
 from assay.suite.job import Job
 
@@ -102,7 +103,7 @@ def dataset_arguments(context: Context, arguments: Arguments, scratch: Scratch) 
             "document_depth_percent_min": depths.min,
             "document_depth_percent_max": depths.max,
             "document_depth_percent_intervals": depths.intervals,
-            "tokenizer_path": str(places.resolve(tokenizer(arguments), context.data)),
+            "tokenizer_path": str(places.resolve(tokenizer(context.job, arguments), context.data)),
         }
     found: dict[str, Any] = {"extra_params": params} if params else {}
     for name in ("few_shot_num", "prompt_template", "system_prompt"):
@@ -128,9 +129,11 @@ def linked(source: Path, into: Path) -> Path:
     return into
 
 
-def environment(context: Context, arguments: Arguments, scratch: Scratch) -> dict[str, str]:
+def environment(
+    context: Context, evaluator: Evaluator, arguments: Arguments, scratch: Scratch
+) -> dict[str, str]:
     """The child's whole environment, but for its secrets."""
-    found = surroundings(load_evaluator("evalscope"), scratch)
+    found = surroundings(evaluator, scratch)
     found |= {
         "BFCL_PROJECT_ROOT": str(scratch.folder("bfcl")),
         "MODELSCOPE_CACHE": str(scratch.folder("modelscope")),
@@ -150,12 +153,12 @@ def environment(context: Context, arguments: Arguments, scratch: Scratch) -> dic
     return found
 
 
-def tokenizer(arguments: Arguments) -> str:
+def tokenizer(job: Job, arguments: Arguments, environ: Mapping[str, str] = os.environ) -> str:
     """Where the tokenizer is; ConfigurationError when nobody says."""
-    place = arguments.tokenizer or os.environ.get(TOKENIZER_VARIABLE)
+    place = arguments.tokenizer or environ.get(TOKENIZER_VARIABLE)
     if not place:
         raise ConfigurationError(
-            "nobody says where the model's tokenizer is",
+            f"job {job.id}: nobody says where to find the model's tokenizer",
             "Needle-in-a-Haystack counts its lengths with it",
             f"give backend_args.tokenizer, or export {TOKENIZER_VARIABLE}=/FOLDER",
         )

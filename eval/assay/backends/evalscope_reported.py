@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.backends import evalscope_records as records
-from assay.backends.evalscope_benchmarks import BENCHMARKS, BFCL, BFCL_GROUPS, OVERALL
+from assay.backends.evalscope_benchmarks import BENCHMARKS, BFCL, BFCL_GROUPS, NEEDLE, OVERALL
 from assay.backends.evalscope_records import Lines, Record
 from assay.backends.evalscope_rows import Source
 from assay.suite.job import Job
@@ -82,7 +82,8 @@ def figures(job: Job, record: Record, counted: Counted) -> dict[str, float]:
         # The mean over BFCL's subsets and groups together means nothing.
         if job.dataset != BFCL:
             _take(found, name, metric.get("score"))
-        if len(plain) > 1 or job.dataset == BFCL:
+        # Needle-in-a-Haystack has a metric for each length and depth: of one sample in each language.
+        if job.dataset != NEEDLE and (len(plain) > 1 or job.dataset == BFCL):
             for subset in plain:
                 _take(found, f"{name}/{subset.get('name')}", subset.get("score"))
         for subset in subsets:

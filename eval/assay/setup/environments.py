@@ -28,6 +28,7 @@ NEED_BYTES = {
     "prime-envs": 2 * GIB,
     "direct": 3 * GIB // 2,
     "evalscope": 5 * GIB // 2,
+    "evalscope-vector": 16 * GIB,
     "inspect": 3 * GIB // 2,
 }
 STAMP = "assay-environment.json"
