@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from assay.process import start, start_time_ticks
 from assay.run.keeper import keeper
@@ -69,3 +72,15 @@ def is_keeper(process: Path, child: int) -> bool:
     except OSError:
         return False
     return b"assay.run.keeper" in words and str(child).encode() in words
+
+
+def test_a_keeper_that_cannot_be_told_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    child = start([sys.executable, "-c", "pass"], env={}, cwd=tmp_path)
+    with keeper(child):
+        child.wait()
+        monkeypatch.setattr(os, "write", full)

@@ -57,6 +57,8 @@ def keeper(child: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> Iterator
         finally:
             with contextlib.suppress(OSError):
                 os.write(held, b"e")
+            # Should the byte be lost, the end of the pipe is heard, and the child has ended by now.
+            opened.close()
             watch.wait()
 
 
