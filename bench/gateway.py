@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
@@ -164,33 +164,34 @@ class Report:
 
 
 class Client:
-    """A client of the target or of a lane; each request is another one."""
+    """A client of the target or of a lane; each request is another one, each worker has its connection."""
 
     def __init__(self, base_url: str, key: str) -> None:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx.AsyncClient(
-            base_url=base_url, headers=headers, limits=limits, timeout=60, trust_env=False
-        )
+        context = httpx.create_ssl_context(trust_env=False)
+        self._clients = [
+            httpx.AsyncClient(base_url=base_url, headers=headers, verify=context, timeout=60, trust_env=False)
+            for _ in range(MANY)
+        ]
 
     async def ask(self, first: int, count: int, at_once: int) -> float:
         """Ask so many requests, so many at once; the seconds that took."""
         numbers = iter(range(first, first + count))
 
-        async def work() -> None:
+        async def work(client: httpx.AsyncClient) -> None:
             for number in numbers:
                 message = {"role": "user", "content": f"question {number} " * 20}
-                answer = await self._client.post("/chat/completions", json={"messages": [message]})
+                answer = await client.post("/chat/completions", json={"messages": [message]})
                 if answer.content != ANSWER:
                     raise PrerequisiteError("the target could not be measured", f"{answer.status_code}")
 
         begin = time.perf_counter()
-        await asyncio.gather(*(work() for _ in range(at_once)))
+        await asyncio.gather(*(work(client) for client in self._clients[:at_once]))
         return time.perf_counter() - begin
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._client.aclose()
+        await asyncio.gather(*(client.aclose() for client in self._clients))
 
 
 async def figure(target: Client, lane: Client, at_once: int, pairs: int, count: int, first: int) -> Figure:
@@ -229,17 +230,13 @@ async def measure(pairs: int, count: int, journal: Path, target: str) -> tuple[l
             figures.append(await figure(direct, lane, at_once, pairs, count, first))
             first += 2 * count * pairs + 2 * MANY
         await lane.ask(first, count, MANY)
-        await _closed(lane, direct)
+        await lane.close()
+        await direct.close()
     with Process(serve_lane, target, journal) as gateway:
         lane = Client(*gateway.told)
         replay = count / await lane.ask(first, count, MANY)
-        await _closed(lane)
+        await lane.close()
     return figures, replay
-
-
-async def _closed(*clients: Client) -> None:
-    closing: list[Awaitable[None]] = [client.close() for client in clients]
-    await asyncio.gather(*closing)
 
 
 def lines(report: Report) -> list[str]:

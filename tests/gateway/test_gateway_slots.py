@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import resource
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +17,10 @@ from hypothesis import strategies as st
 from lanes import Told, chat, child, lane, pool, said, until
 from upstream import Asked, Reply, Upstream, completion, echo
 
-from assay.errors import RunError
+from assay.errors import PrerequisiteError, RunError
 from assay.gateway import Gateway
 from assay.gateway import asking as asking_module
+from assay.gateway.descriptors import make_room
 from assay.gateway.pool import Line, Slot
 
 NOWHERE = "http://127.0.0.1:1/v1"
@@ -194,6 +198,31 @@ def test_a_gateway_that_is_left_ends_all_its_lanes(tmp_path: Path) -> None:
     with Upstream(lambda asked: Reply(body=completion("a"), held=never)) as server:
         asyncio.run(scenario(server.base_url))
         server.wait_for(lambda: server.left == 1)
+
+
+@pytest.fixture
+def limit() -> Iterator[tuple[int, int]]:
+    """The limit of open files, as it was again afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_lane_makes_room_for_its_connections(tmp_path: Path, limit: tuple[int, int]) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, limit[1]))
+
+    async def scenario() -> None:
+        async with Gateway(Told()) as gateway:
+            gateway.open("a", pool(NOWHERE, slots=10), tmp_path / "a.jsonl")
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400
+            gateway.open("b", pool(NOWHERE, slots=100), tmp_path / "b.jsonl")
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 256 + 2 * 110
+
+    asyncio.run(scenario())
+    refuses = pytest.raises(PrerequisiteError, match="100 requests in flight need 456 open files")
+    with mock.patch("resource.getrlimit", return_value=(300, 300)), refuses as refused:
+        make_room(100)
+    assert "ulimit -n 456" in refused.value.next
 
 
 STEPS = st.lists(

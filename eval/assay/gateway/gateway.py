@@ -13,6 +13,7 @@ from typing import Self
 from assay.backends.base import Lane
 from assay.errors import RunError
 from assay.gateway.connections import Connections
+from assay.gateway.descriptors import make_room
 from assay.gateway.http import Front, Server
 from assay.gateway.journal import Journal
 from assay.gateway.lane import Events, OpenLane
@@ -94,9 +95,12 @@ class Gateway:
         Raises:
             VerificationError: the journal is not as it was written.
             RunError: the journal cannot be made; or the job's lane is open.
+            PrerequisiteError: this process may not open as many connections as the lanes can need.
         """
         if job in self._lanes:
             raise RunError(f"the lane of {job} is open", "a job runs once at a time")
+        # A child has as many workers as its target has slots, also while fewer of them are let through.
+        make_room(pool.target.max_concurrency + sum(lane.most for lane in self._lanes.values()))
 
         def told(kind: str, fields: Mapping[str, object]) -> None:
             self._events(kind, {"job": job, **fields})

@@ -101,6 +101,11 @@ class OpenLane:
         self._line.limit = value
 
     @property
+    def most(self) -> int:
+        """Requests that its child may ever have open: its target's slots."""
+        return self._pool.target.max_concurrency
+
+    @property
     def in_flight(self) -> int:
         """Requests at the target now."""
         return self._line.in_flight
