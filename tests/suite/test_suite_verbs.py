@@ -236,6 +236,24 @@ def test_what_a_reader_should_know_is_a_warning_of_the_plan(
     assert said not in plain.expected.warnings
 
 
+def test_one_endpoint_of_two_targets_is_told_with_what_it_may_get(tmp_path: Path) -> None:
+    other = {"base_url": "http://127.0.0.1:18080/v1/", "model": "m", "max_concurrency": 5}
+    path = write(tmp_path, ("target.other", other), ("job.1.target", "other"))
+    first, second = plan_suite(read_suite(str(path), {}).suite)
+    said = "its endpoint is also that of {}: it may get 8 requests at once"
+    assert said.format("other") in first.expected.warnings
+    assert said.format("local") in second.expected.warnings
+
+
+def test_what_a_target_needs_is_among_the_requirements(tmp_path: Path) -> None:
+    first, second = plan_suite(read_suite(str(write(tmp_path)), {}).suite)
+    assert "the key of local: the variable MODEL_API_KEY" in first.expected.requirements
+    assert second.expected.requirements == ()
+    served = plan_suite(read_suite("embedded", {}).suite)
+    needed = "the model that own serves: assay model fetch smollm2-135m"
+    assert all(needed in item.expected.requirements for item in served)
+
+
 def test_greedy_repeats_are_told_and_sampled_ones_are_not(tmp_path: Path) -> None:
     for temperature, count in ((0.0, 1), (0.6, 0)):
         path = write(tmp_path, ("defaults.generation.temperature", temperature))

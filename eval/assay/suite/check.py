@@ -69,7 +69,7 @@ def check_runtime(suite: Suite, environ: Mapping[str, str]) -> None:
 
 def plan_suite(suite: Suite) -> tuple[Planned, ...]:
     """What a checked suite will ask; nothing is asked, and nothing fetched."""
-    return tuple(_planned(job, suite.target(job)) for job in suite.jobs)
+    return tuple(_planned(job, suite.target(job), suite.targets) for job in suite.jobs)
 
 
 def _look(looks: Sequence[Callable[[], object]]) -> None:
@@ -110,15 +110,32 @@ def _served(model: str) -> None:
     models.verify(model)
 
 
-def _planned(job: Job, target: Target) -> Planned:
+def _planned(job: Job, target: Target, targets: Sequence[Target]) -> Planned:
     expected = registry.find(job.backend).plan(job, target)
     slots = min(job.max_concurrency or target.max_concurrency, target.max_concurrency)
-    warnings = (*_warnings(job, target), *expected.warnings)
-    return Planned(job, target, slots, replace(expected, warnings=warnings))
+    needed = (*_needed(target), *expected.requirements)
+    warnings = (*_warnings(job, target, targets), *expected.warnings)
+    return Planned(job, target, slots, replace(expected, requirements=needed, warnings=warnings))
 
 
-def _warnings(job: Job, target: Target) -> Iterator[str]:
+def _needed(target: Target) -> Iterator[str]:
+    """What a job needs for its target, whatever its backend."""
+    if target.api_key_env is not None:
+        yield f"the key of {target.name}: the variable {target.api_key_env}"
+    if target.key_file is not None:
+        yield f"the key of {target.name}: the private file {target.key_file}"
+    if target.serve is not None:
+        yield f"the model that {target.name} serves: assay model fetch {target.serve}"
+
+
+def _warnings(job: Job, target: Target, targets: Sequence[Target]) -> Iterator[str]:
     """What the coordinator itself has to say of a job, whatever its backend."""
+    here = {place(url) for url in target.base_url}
+    others = [other for other in targets if other != target and here & set(map(place, other.base_url))]
+    if others:
+        names = ", ".join(other.name for other in others)
+        both = target.max_concurrency + sum(other.max_concurrency for other in others)
+        yield f"its endpoint is also that of {names}: it may get {both} requests at once"
     if job.max_concurrency is not None and job.max_concurrency > target.max_concurrency:
         yield f"it may hold {job.max_concurrency} slots, and the target has {target.max_concurrency}"
     if job.limit is not None:
