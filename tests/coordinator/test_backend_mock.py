@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,13 +138,13 @@ def test_a_child_that_is_stopped_keeps_what_had_ended(tmp_path: Path) -> None:
         if heard[-1].done >= 3:
             stop.ask("cancelled")
 
-    job = mock_job(backend_args={"items": 20_000, "sleep": 0.05})
+    job = mock_job(backend_args={"items": 500, "sleep": 0.05})
     done = carry_out(tmp_path, job, slots=2, meanwhile=stop_at_three)
     assert done.ended.why == "cancelled"
     assert done.normalised.problems == (), "being stopped is no fault"
     counts = Counter(row.status for row in done.rows)
     assert counts["scored"] >= 3
-    assert counts["scored"] + counts["missing"] == 20_000
+    assert counts["scored"] + counts["missing"] == 500
 
 
 def test_records_that_are_torn_or_strange_are_passed_over(tmp_path: Path) -> None:
@@ -155,6 +156,22 @@ def test_records_that_are_torn_or_strange_are_passed_over(tmp_path: Path) -> Non
     path.write_bytes(b"".join([lines[0], *strange, lines[2], lines[2], lines[3][:-9]]))
     rows = list(find("mock").normalize(context_of(tmp_path, job), done.ended).rows)
     assert [row.status for row in rows] == ["scored", "missing", "scored", "missing"]
+
+
+def test_reading_rows_keeps_none_of_them(tmp_path: Path) -> None:
+    peaks = {}
+    for items in (500, 8000):
+        job = mock_job(backend_args={"items": items})
+        run = tmp_path / str(items)
+        ended = carry_out(run, job).ended
+        tracemalloc.start()
+        try:
+            count = sum(1 for _ in find("mock").normalize(context_of(run, job), ended).rows)
+            peaks[items] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert count == items
+    assert peaks[8000] - peaks[500] < 100_000, "a row of each more would be millions of bytes"
 
 
 def test_each_rollout_is_a_request_and_its_answer_is_in_the_row(tmp_path: Path, server: Answering) -> None:
