@@ -4,7 +4,7 @@ It runs in the evaluator's own environment and knows nothing of Assay. What is t
 before anything is asked (`planned.jsonl`); each sample that has ended is appended to `samples.jsonl` in
 Inspect's own form, without the transcript, which stays in Inspect's log; how the evaluation ended is written
 last (`end.json`), from the log, since the exit code of the command is 0 whatever happened. Inspect's own
-retries are off: the gateway in front of the model has them.
+retries are off: the gateway in front of the model has them. Nothing but that gateway can be reached.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
+from urllib.parse import urlsplit
 
 # What the tasks themselves would fetch: nothing. Everything they read is given in the job.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", INSPECT_EVAL_CTL_SERVER="false")
@@ -64,6 +65,7 @@ def main(path: str) -> int:
     job = json.loads(Path(path).read_text("utf-8"))
     output = Path(job["output"])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.addaudithook(reaching_only(str(urlsplit(job["base_url"]).hostname)))
     try:
         asked = chosen(job)
         planned = plan(asked, job)
@@ -74,6 +76,24 @@ def main(path: str) -> int:
         write(output / "end.json", {"refused": str(refused), "logs": []})
         print(refused, file=sys.stderr)
         return 2
+
+
+def reaching_only(host: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """A hook that lets nothing be looked up or connected to but that host and this machine."""
+    allowed = {host, "localhost", "127.0.0.1", "::1", "", None}
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.getaddrinfo":
+            wanted = arguments[0]
+        elif event == "socket.connect" and isinstance(arguments[1], tuple):
+            wanted = arguments[1][0]
+        else:
+            return
+        name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else wanted
+        if name not in allowed:
+            raise RefusedError(f"the task would reach {name}, and all that it reads must be given to it")
+
+    return hook
 
 
 def chosen(job: Mapping[str, Any]) -> Task:

@@ -114,6 +114,32 @@ def test_each_repeat_of_a_sampled_job_has_a_seed_of_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_thinking_without_an_answer_and_an_answer_that_nobody_can_read_are_told_apart(tmp_path: Path) -> None:
+    texts = [("ANSWER: B", None), ("ANSWER: A", "Two?"), ("I would say two.", None), ("", "So many.")]
+    rows = [{"q": f"{n}: 1 + 1?", "o": ["3", "2", "4"], "a": "B"} for n in range(len(texts))]
+
+    def reply(number: int, body: dict[str, Any]) -> Reply:
+        text, thought = next(
+            each for n, each in enumerate(texts) if f"{n}: 1 + 1?" in body["messages"][-1]["content"]
+        )
+        return Reply(text, thought=thought)
+
+    with StandIn(reply) as server:
+        arguments = {"file": str(write_rows(tmp_path, rows)), "scorer": "choice"}
+        columns = {"input": "q", "target": "a", "choices": "o"}
+        job = {"dataset": "json_dataset", "backend_args": {**arguments, **columns}}
+        done = drive(Inspect(), tmp_path / "run", job, server.base_url)
+    told = [(row.task_key, row.reward, row.unparsed, row.thinking, row.empty) for row in done.rows]
+    assert told == [
+        ("1", 1.0, False, False, False),
+        ("2", 0.0, False, True, False),
+        ("3", 0.0, True, False, False),
+        ("4", 0.0, True, True, True),
+    ]
+    assert len({row.output_digest for row in done.rows}) == 4
+
+
+@pytest.mark.slow
 def test_a_killed_child_leaves_what_had_finished(tmp_path: Path) -> None:
     rows = [{**ROWS[1], "key": f"k{number}"} for number in range(6)]
 
@@ -145,10 +171,14 @@ def test_a_published_task_reads_its_local_copy_and_a_missing_one_is_named(tmp_pa
         assert done.normalised.primary == "match"
         assert done.normalised.problems == ()
         bare = {"dataset": "inspect_evals/gsm8k", "backend_args": {"task_args": {"fewshot": 0}}}
-        refused = drive(Inspect(), tmp_path / "other" / "run", bare, server.base_url)
+        for name, lacking, missing in (
+            ("hub", bare, "openai/gsm8k"),
+            ("file", {"dataset": "inspect_evals/gpqa_diamond"}, "would reach openaipublic"),
+        ):
+            refused = drive(Inspect(), tmp_path / name / "run", lacking, server.base_url)
+            assert refused.rows == []
+            assert any(missing in problem for problem in refused.normalised.problems), name
         assert len(server.requests) == 3
-    assert refused.rows == []
-    assert any("openai/gsm8k" in problem for problem in refused.normalised.problems)
 
 
 @pytest.mark.parametrize(
