@@ -20,6 +20,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
@@ -64,7 +65,8 @@ def main(path: str) -> int:
     """Ask what the job file says and return 0 when the evaluation's records are whole."""
     job = json.loads(Path(path).read_text("utf-8"))
     output = Path(job["output"])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     sys.addaudithook(reaching_only(str(urlsplit(job["base_url"]).hostname)))
     try:
         asked = chosen(job)
@@ -76,6 +78,12 @@ def main(path: str) -> int:
         write(output / "end.json", {"refused": str(refused), "logs": []})
         print(refused, file=sys.stderr)
         return 2
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """A signal handler: what is under way when a stop is asked for has not failed, it never happened."""
+    Recorder.stopping = True
+    raise KeyboardInterrupt
 
 
 def reaching_only(host: str) -> Callable[[str, tuple[Any, ...]], None]:
@@ -247,12 +255,13 @@ class Recorder(Hooks):
 
     into: Path | None = None
     first = 0
+    stopping = False
     failure: OSError | None = None
     number = staticmethod(value_to_float())
 
     async def on_sample_end(self, data: SampleEnd) -> None:
         """Append the sample in Inspect's own form, and its scores as Inspect turns them into numbers."""
-        if Recorder.into is None:
+        if Recorder.into is None or (Recorder.stopping and data.sample.error is not None):
             return
         sample = json.loads(data.sample.model_dump_json(exclude=LEFT_OUT, exclude_none=True))
         scores = {name: score.value for name, score in (data.sample.scores or {}).items()}

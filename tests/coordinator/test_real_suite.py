@@ -203,6 +203,9 @@ def test_real_evaluators_at_two_targets_are_killed_resumed_and_repeat_nothing(tm
     assert resumed
     assert any(job["spent"]["replayed"] for job in resumed)
     assert all(not job["spent"]["replayed"] for job in state.values() if job["attempt"] == 1)
+    # A child that is started again asks exactly what it asked before.
+    closed = {row["job"]: row for row in read_jsonl(run / "events.jsonl") if row["kind"] == "lane-closed"}
+    assert {job["id"]: closed[job["id"]]["unclaimed"] for job in resumed} == {job["id"]: 0 for job in resumed}
     assert not found["functions"]["official"]
     for name, most in (("small-a", FIRST), ("small-b", SECOND)):
         assert 0 < max(line["in_flight"] for line in lines[name]) <= most

@@ -53,7 +53,8 @@ class OpenLane:
     Attributes:
         job: Its name.
         lane: What the child is given.
-        exhausted: Set when the job's budget of tokens is spent; then only the journal answers.
+        exhausted: Set when the job's budget of tokens is spent; then only the journal answers,
+            and what would be asked waits until the lane is closed.
     """
 
     def __init__(
@@ -183,7 +184,8 @@ class OpenLane:
         if self._journal.failure is not None:
             return self._failed(refusal(507, "disk_full", str(self._journal.failure)))
         if self.exhausted.is_set():
-            return self._failed(refusal(403, "budget_exhausted", f"the budget of {self.job} is spent"))
+            # The job is being ended: an answer would make a failure of what was never asked.
+            await asyncio.get_running_loop().create_future()
         self._count(requests=1)
         asking = Asking(self._connections, self._pool, self._line, request, self._retried)
         self._asking += 1
