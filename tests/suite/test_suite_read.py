@@ -310,10 +310,17 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest_suite_or_profile() ->
 
 
 @pytest.mark.parametrize(
-    "name", ["", ":", ":one", "..", "../suites/mock", "/etc/passwd", "Mock", "mock\0", "m\u043eck"]
+    "name",
+    ["", ":", ":one", "..", "../suites/mock", "/etc", "demo/", "demo:one", "Mock", "mock\0", "m\u043eck"],
 )
 def test_what_only_looks_like_a_name_is_none(name: str) -> None:
     assert "there is no suite" in refusal(name)
+
+
+def test_a_file_without_its_ending_is_told_so(tmp_path: Path) -> None:
+    path = write(tmp_path, name="try.txt")
+    for reference in (path, f"{path}:one"):
+        assert "the name of a suite's file ends in .toml" in refusal(reference)
 
 
 def test_a_file_is_called_like_a_path_segment(tmp_path: Path) -> None:

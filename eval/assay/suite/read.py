@@ -71,12 +71,14 @@ def read_suite(reference: str, environ: Mapping[str, str] | None = None) -> Aske
         return _read_file(folder() / f"{named}.toml", chosen, variables)
     if named.endswith(".json"):
         return _read_resolved(Path(named), chosen, variables)
-    if chosen is None and named.partition("/")[0] in load_profiles():
+    profile, slash, entry = named.partition("/")
+    if chosen is None and profile in load_profiles() and bool(slash) == bool(entry):
         # Here alone, since it brings everything that profiles need.
         from assay.suite.of_profile import of_profile
 
-        profile, _, entry = named.partition("/")
         return Asked(of_profile(profile, entry or None, environ=variables), None, "")
+    if Path(named).is_file():
+        raise refused(Path(named), "the name of a suite's file ends in .toml", "give the file such a name")
     raise ConfigurationError(
         f'there is no suite "{named}"',
         nearest(named, [*names(), *load_profiles()]),
