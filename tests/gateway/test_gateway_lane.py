@@ -13,7 +13,11 @@ import pytest
 from lanes import SECRET, Told, body, chat, child, journal, lane, pool, said, until
 from upstream import EVENT_STREAM, Asked, Reply, Upstream, completion, streamed
 
+from assay.gateway import Pool
+from assay.run.endpoint import Endpoint
+from assay.run.key import Key
 from assay.suite.job import Budget
+from assay.suite.target import Target
 
 
 def test_openais_client_is_answered_whole_and_streamed(tmp_path: Path) -> None:
@@ -82,6 +86,11 @@ def test_an_answer_that_was_kept_is_replayed_and_nothing_is_asked(tmp_path: Path
         assert asyncio.run(scenario(server.base_url)) == ["a0", "b1", "a2", "a3"]
         assert asyncio.run(scenario(server.base_url)) == ["a0", "b1", "a2", "a3"]
         assert len(server.asked) == 4
+    kept = journal(tmp_path)
+    assert [(line["number"], line["endpoint"], line["status"]) for line in kept] == [
+        (number, server.base_url, 200) for number in range(4)
+    ]
+    assert all(line["seconds"] > 0 for line in kept)
     # The second life finds what the first one spent in the journal.
     assert spent == [(4, 0, 40), (4, 4, 40)]
 
@@ -134,22 +143,33 @@ def test_the_targets_key_reaches_the_target_and_nobody_else(tmp_path: Path) -> N
     def script(asked: Asked) -> Reply:
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
         headers = {"Content-Type": "application/json", "X-Request-Id": SECRET, "Set-Cookie": f"a={SECRET}"}
-        status = 500 if asked.number % 2 else 400
-        return Reply(status, json.dumps({"error": f"wrong key {SECRET}"}).encode(), headers)
+        told = json.dumps({"choices": [], "error": f"wrong key {SECRET}"}).encode()
+        return Reply((400, 500, 200, 200)[asked.number], told, headers)
 
     async def scenario(base_url: str) -> list[httpx.Response]:
         async with lane(tmp_path, pool(base_url, retries=0), told) as opened, child(opened) as client:
-            return [await chat(client, "a"), await chat(client, "b"), await client.get("/models")]
+            return [*[await chat(client, text) for text in "abc"], await client.get("/models")]
 
     with Upstream(script) as server:
         answers = asyncio.run(scenario(server.base_url))
         # Nothing of one answer goes into the next request.
         assert all("cookie" not in asked.headers for asked in server.asked)
-    assert [answer.status_code for answer in answers] == [400, 500, 400]
+    assert [answer.status_code for answer in answers] == [400, 500, 200, 200]
     shown = "".join(answer.text + str(answer.headers) for answer in answers)
     assert SECRET not in shown
     assert SECRET not in (tmp_path / "j.jsonl").read_text()
     assert SECRET not in json.dumps(told.events)
+
+
+def test_a_key_that_is_a_word_is_not_taken_out_of_an_answer(tmp_path: Path) -> None:
+    async def scenario(base_url: str) -> str:
+        target = Target(name="t", base_url=(base_url,), model="m", max_concurrency=1)
+        open_server = Pool(target, [Endpoint(base_url, "m", Key("none"))])
+        async with lane(tmp_path, open_server) as opened, child(opened) as client:
+            return said(await chat(client, "none of these"))
+
+    with Upstream() as server:
+        assert asyncio.run(scenario(server.base_url)) == "none of these"
 
 
 def test_a_lane_opens_to_its_own_key_alone(tmp_path: Path) -> None:

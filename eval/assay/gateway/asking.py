@@ -9,8 +9,9 @@ closed in the same moment is replaced. The slot goes back while a repetition wai
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -181,8 +182,8 @@ class Asking:
         if reading.fault:
             why = f"{url} answered {answer.status}, but {reading.fault}"
             raise PassingError(refusal(502, "upstream_error", why), why)
-        return Answer(
-            answer.status, answer.headers, answer.body, reading.prompt_tokens, reading.completion_tokens
+        return replace(
+            answer, prompt_tokens=reading.prompt_tokens, completion_tokens=reading.completion_tokens
         )
 
 
@@ -198,6 +199,7 @@ async def exchange(
         httpx.HTTPError: there is no whole answer.
     """
     endpoint = door.endpoint
+    begin = time.monotonic()
     with connections.lend(endpoint.base_url) as client:
         async with client.stream(
             request.method,
@@ -217,10 +219,16 @@ async def exchange(
     # httpx has undone these; any other stays, and its name with it.
     if headers.get("content-encoding", "identity").strip().lower() in {"identity", "gzip", "deflate"}:
         headers.pop("content-encoding", None)
-    answer = Answer(response.status_code, headers, bytes(body))
+    answer = Answer(
+        response.status_code,
+        headers,
+        bytes(body),
+        endpoint=endpoint.base_url,
+        seconds=round(time.monotonic() - begin, 6),
+    )
     asked_s = retry_after_s(response.headers)
     asked_s = None if asked_s is None else min(asked_s, MAXIMUM_REST_S)
-    return answer.without([endpoint.key] if endpoint.key else []), asked_s
+    return answer.without(endpoint.key), asked_s
 
 
 async def _read(answer: Answer) -> Reading:

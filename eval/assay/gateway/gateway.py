@@ -64,11 +64,13 @@ class Gateway:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every lane and the server."""
-        for lane in list(self._lanes.values()):
-            await lane.close()
-        self._server.should_exit = True
-        await self._serving
-        await self._connections.close()
+        try:
+            for lane in list(self._lanes.values()):
+                await lane.close()
+        finally:
+            self._server.should_exit = True
+            await self._serving
+            await self._connections.close()
 
     @property
     def root(self) -> str:

@@ -15,7 +15,6 @@ import base64
 import json
 import os
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ ASIDE_BYTES = 1 << 20  # what is longer is read in a thread, not in the loop
 SCHEMA = "assay/answer/v1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a kept answer stands in the journal: offset and length of its line, in bytes."""
 
@@ -71,7 +70,7 @@ class Journal:
         self.failure: AssayError | None = None
         self.prompt_tokens = self.completion_tokens = self.count = 0
         self._told = told
-        self._places: dict[str, deque[Place]] = {}
+        self._places: dict[bytes, list[Place]] = {}
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -99,7 +98,7 @@ class Journal:
                     self.count += 1
                     self.prompt_tokens += value["prompt_tokens"] or 0
                     self.completion_tokens += value["completion_tokens"] or 0
-                    self._places.setdefault(value["key"], deque()).append(Place(offset, len(line)))
+                    self._places.setdefault(digest[:32], []).append(Place(offset, len(line)))
                 elif value["number"] < self.count and digests[value["number"]] == digest:
                     twice += 1
                 else:
@@ -144,17 +143,18 @@ class Journal:
 
     def take(self, key: str) -> Place | None:
         """The next kept answer to an equal request, which is then taken; None when there is none (left)."""
-        places = self._places.get(key)
+        digest = bytes.fromhex(key)
+        places = self._places.get(digest)
         if not places:
             return None
-        place = places.popleft()
+        place = places.pop(0)
         if not places:
-            del self._places[key]
+            del self._places[digest]
         return place
 
     def give_back(self, key: str, place: Place) -> None:
         """Let an answer that its child never saw be taken again, before the others."""
-        self._places.setdefault(key, deque()).appendleft(place)
+        self._places.setdefault(bytes.fromhex(key), []).insert(0, place)
 
     async def read(self, place: Place) -> Answer:
         """A kept answer; VerificationError when it is not as it was written."""
@@ -257,6 +257,8 @@ def _line(number: int, item: _Waiting) -> bytes:
         "status": item.answer.status,
         "prompt_tokens": item.answer.prompt_tokens,
         "completion_tokens": item.answer.completion_tokens,
+        "endpoint": item.answer.endpoint,
+        "seconds": item.answer.seconds,
         "headers": dict(item.answer.headers),
         "digest": sha256_bytes(item.answer.body),
         "form": form,

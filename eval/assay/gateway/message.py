@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -21,6 +21,7 @@ ANSWER_HEADERS = ("content-type", "content-encoding", "x-request-id")
 # Answers that a request would get again: it is at fault, and not the moment, the key or the server.
 SAME_AGAIN = frozenset({400, 413, 422})
 REDACTED = b"***"
+SECRET_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Answer:
         body: Whole.
         prompt_tokens: As the server counts them; None where it does not say.
         completion_tokens: As the server counts them; None where it does not say.
+        endpoint: Who answered; empty for the gateway itself.
+        seconds: From asking to the last byte, waiting for a slot and earlier tries left out.
     """
 
     status: int
@@ -74,6 +77,8 @@ class Answer:
     body: bytes = b""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    endpoint: str = ""
+    seconds: float | None = None
 
     @property
     def good(self) -> bool:
@@ -85,15 +90,21 @@ class Answer:
         """Whether asking again would bring no other one, but for sampling: what is kept."""
         return self.good or self.status in SAME_AGAIN
 
-    def without(self, keys: Iterable[Key]) -> Answer:
-        """The answer, free of the target's keys, should it repeat one."""
+    def without(self, key: Key | None) -> Answer:
+        """The answer, free of the target's key, should it repeat it.
+
+        Keys of open servers are often words ("none", "EMPTY"), which an answer may hold by itself: from a
+        good answer only what can be no word is taken.
+        """
+        if key is None or (self.good and len(key.reveal()) < SECRET_CHARACTERS):
+            return self
         body, headers = self.body, dict(self.headers)
-        for spelling in {spelling for key in keys for spelling in spellings(key)}:
+        for spelling in spellings(key):
             body = body.replace(spelling.encode("ascii"), REDACTED)
             headers = {name: value.replace(spelling, "***") for name, value in headers.items()}
         return (
             self
-            if body == self.body and headers == self.headers
+            if (body, headers) == (self.body, self.headers)
             else replace(self, body=body, headers=headers)
         )
 
