@@ -59,7 +59,7 @@ def lives(folder: Path, kills: int, seed: int) -> None:
 
 @pytest.mark.slow
 def test_nothing_that_was_seen_is_lost_and_nothing_kept_is_asked_again(tmp_path: Path) -> None:
-    lives(tmp_path, kills=5, seed=1)
+    lives(tmp_path, kills=3, seed=1)
 
 
 @pytest.mark.long

@@ -246,3 +246,53 @@ def test_tokens_that_no_server_counted_are_said_to_be_missing(tmp_path: Path) ->
         assert asyncio.run(scenario(server.base_url)) == (2, 0)
     assert len(told.of("usage-missing")) == 1
     assert [line["completion_tokens"] for line in journal(tmp_path)] == [None, None]
+
+
+def test_a_child_that_speaks_nonsense_harms_nobody(tmp_path: Path) -> None:
+    nonsense = [
+        b"\r\n\r\n",
+        b"POST /j/v1/chat/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /j/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /j HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n\r\n",
+        b"GET /../j/v1/../../etc HTTP/1.0\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ]
+
+    async def scenario(base_url: str) -> None:
+        async with lane(tmp_path, pool(base_url)) as opened, child(opened) as client:
+            port = httpx.URL(opened.lane.base_url).port
+            for data in nonsense:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(data)
+                writer.write_eof()
+                writer.close()
+            assert said(await chat(client, "a")) == "a"
+
+    with Upstream() as server:
+        asyncio.run(scenario(server.base_url))
+        assert len(server.asked) == 1
+
+
+def test_requests_on_one_connection_are_answered_in_their_order(tmp_path: Path) -> None:
+    async def scenario(base_url: str) -> bytes:
+        async with lane(tmp_path, pool(base_url)) as opened:
+            url = httpx.URL(opened.lane.base_url)
+            reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
+            for text in ("first", "second"):
+                sent = body(text)
+                writer.write(
+                    f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\n"
+                    f"Authorization: Bearer {opened.lane.key.reveal()}\r\n"
+                    f"Connection: {'close' if text == 'second' else 'keep-alive'}\r\n"
+                    f"Content-Length: {len(sent)}\r\n\r\n".encode()
+                    + sent
+                )
+            found = await reader.read()
+            writer.close()
+            return found
+
+    with Upstream() as server:
+        found = asyncio.run(scenario(server.base_url))
+        assert found.count(b"200 OK") == 2
+        assert 0 < found.index(b'"first"') < found.index(b'"second"')

@@ -133,19 +133,34 @@ def test_a_child_that_goes_away_frees_its_slot_and_ends_its_request(
         assert server.most_in_flight == 1
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_request_that_is_retried_keeps_its_place_and_not_its_slot(tmp_path: Path) -> None:
-    async def scenario(base_url: str) -> None:
-        async with lane(tmp_path, pool(base_url, slots=1, retries=1)) as opened, child(opened) as client:
-            first = asyncio.create_task(chat(client, "first"))
-            await until(lambda: opened.spent.retries == 1)
-            # While it waits to be asked again, its slot is another's.
-            assert said(await chat(client, "second")) == "second"
-            assert said(await first) == "first"
+    failing, second_may = threading.Event(), threading.Event()
 
-    with Upstream(lambda asked: echo(asked) if asked.number else Reply(500, b"{}")) as server:
+    async def scenario(base_url: str) -> None:
+        at = pool(base_url, slots=1, retries=1)
+        async with lane(tmp_path, at) as opened, child(opened) as client:
+            asking = [asyncio.create_task(chat(client, "first"))]
+            await until(lambda: opened.in_flight == 1)
+            asking.append(asyncio.create_task(chat(client, "second")))
+            await until(lambda: opened.waiting == 1)
+            asking.append(asyncio.create_task(chat(client, "third")))
+            await until(lambda: opened.waiting == 2)
+            failing.set()
+            # While the first waits to be asked again, its slot is the second's; then it is before the third.
+            await until(lambda: len(server.asked) == 2 and at.waiting == 2)
+            second_may.set()
+            assert [said(await answer) for answer in asking] == ["first", "second", "third"]
+
+    def script(asked: Asked) -> Reply:
+        if asked.number == 0:
+            return Reply(500, b"{}", held=failing)
+        return Reply(body=echo(asked).body, held=second_may)
+
+    with Upstream(script) as server:
         asyncio.run(scenario(server.base_url))
-        asked = [asked.json["messages"][0]["content"] for asked in server.asked]
-        assert asked == ["first", "second", "first"]
+        texts = [asked.json["messages"][0]["content"] for asked in server.asked]
+        assert texts == ["first", "second", "first", "third"]
 
 
 def test_a_lane_that_closes_ends_what_is_in_flight_and_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -177,7 +192,7 @@ def test_a_lane_that_closes_ends_what_is_in_flight_and_leaves_the_others_alone(t
     told = Told()
     with Upstream(lambda asked: Reply(body=echo(asked).body, held=release)) as server:
         asyncio.run(scenario(server.base_url))
-        assert server.left == 2
+        server.wait_for(lambda: server.left == 2)
     assert [(event["job"], event["unclaimed"]) for event in told.of("lane-closed")] == [
         ("one", 0),
         ("two", 0),

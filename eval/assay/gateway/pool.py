@@ -137,6 +137,11 @@ class Pool:
         self._turns = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a slot now, in all lanes."""
+        return sum(len(line.waiters) for line in self._lines)
+
     def join(self, limit: int) -> Line:
         """A new lane's line."""
         line = Line(self, limit)
