@@ -151,6 +151,7 @@ class Evaluator(Table):
             knows how; then command, key_variable and docker are None too.
         command: In the environment's bin.
         absent: Distributions that its packages require and its lock leaves out.
+        aside: Whether its environment is made only when it is named, and not with all.
         tasksets: Folders in `eval/tasksets/` that are installed editable.
         sources: Names in `prime-envs.lock` of what must be checked out.
         key_variable: The variable in which the native command reads the endpoint's key.
@@ -168,6 +169,7 @@ class Evaluator(Table):
     dialect: Dialect | None = None
     command: str | None = None
     absent: tuple[str, ...] = ()
+    aside: bool = False
     tasksets: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     key_variable: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")

@@ -38,6 +38,7 @@ from evalscope.run import run_task
 KEY_VARIABLE = "ASSAY_API_KEY"
 ERROR_CHARACTERS = 500
 STOPPED = 130
+UNWRITTEN = 74
 JUDGED_BY_RULE = frozenset({"needle_haystack"})
 # What of an entry of BFCL the model is asked, beside the messages.
 ASKED = ("function", "missed_function", "scenario")
@@ -104,6 +105,14 @@ class Watched(DefaultEvaluator):
             lines.append(task)
         self.failures = Lines(self.folder / "failures.jsonl")
         return super()._collect_work_items(datasets)
+
+    def _persist_result(self, item: Any, *result: Any) -> None:
+        try:
+            super()._persist_result(item, *result)
+        except OSError as error:
+            # EvalScope would go on, and what follows would be kept no more than this was.
+            sys.excepthook(type(error), error, error.__traceback__)
+            os._exit(UNWRITTEN)
 
     def _process_work_item(self, item: Any, directory: str) -> Any:
         if self.seed is not None:

@@ -368,6 +368,19 @@ def test_ifbench_is_scored_by_its_strict_prompts_with_data_that_were_given(tmp_p
     assert done.rows[0].unparsed is False
 
 
+def test_a_record_that_cannot_be_written_ends_the_evaluator_at_once(tmp_path: Path) -> None:
+    data = made.choices(tmp_path / "data", 6)
+    # As a full disk would refuse it, whoever asks.
+    (tmp_path / "run/job/attempt-1/predictions/model/general_mcq_demo.jsonl").mkdir(parents=True)
+    job = {"dataset": "general_mcq", "backend_args": {"local_data": str(data), "subset_list": ["demo"]}}
+    with StandIn(lambda number, body: Reply("A"), key=KEY) as server:
+        done = drive(EvalScope(), tmp_path / "run", job, server.base_url, slots=1)
+    assert len(server.requests) <= 2
+    assert {row.status for row in done.rows} == {"missing"}
+    assert "6 samples neither asked nor failed" in done.normalised.problems[0]
+    assert "Is a directory" in done.normalised.problems[0]
+
+
 def test_a_benchmark_that_runs_what_a_model_writes_is_refused_before_anything_is_asked(
     tmp_path: Path,
 ) -> None:

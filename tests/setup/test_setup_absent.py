@@ -113,6 +113,14 @@ def test_what_else_is_missing_is_named_and_the_environment_is_not_used(
     assert not (home / ".venv/assay-environment.json").exists()
 
 
+def test_what_is_aside_is_made_when_it_is_named_and_not_with_all(checkout: Tiny, home: Path) -> None:
+    (home / "evaluator.toml").write_text("aside = true\n" + TOML.replace("ABSENT", '"heavy"'))
+    done = checkout.run("eval/scripts/setup", "all")
+    assert done.returncode == 0, done.stderr
+    assert "asker" not in done.stdout + done.stderr
+    assert "asker: " in checkout.run("eval/scripts/setup", "all", "asker").stdout
+
+
 def test_a_changed_absence_is_a_change_of_the_environment(checkout: Tiny, home: Path) -> None:
     assert set_up(checkout)[0] == 0
     (home / "evaluator.toml").write_text(TOML.replace("ABSENT", '"heavy", "odd"'))

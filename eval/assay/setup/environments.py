@@ -73,8 +73,8 @@ class Environment:
 
     `projects` are directories of this checkout with a pyproject.toml, installed editable; `editables` come
     from pinned `sources` instead. `absent` are distributions that its packages require and its lock leaves
-    out. `need_bytes` is what a first set-up takes on the disk, downloads and their
-    cache included.
+    out. One that is `aside` is made only when it is named. `need_bytes` is what a first set-up takes on the
+    disk, downloads and their cache included.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Environment:
     editables: tuple[Editable, ...] = ()
     programs: tuple[Program, ...] = ()
     absent: tuple[str, ...] = ()
+    aside: bool = False
 
     @property
     def python(self) -> Path:
@@ -158,6 +159,7 @@ def of_evaluator(name: str) -> Environment:
         editables=editables,
         programs=programs,
         absent=tuple(str(distribution) for distribution in described.get("absent", [])),
+        aside=described.get("aside") is True,
     )
 
 

@@ -46,7 +46,8 @@ def handle(arguments: argparse.Namespace) -> int:
     there["python"] = program("python", interpreter.path) if interpreter else None
     shell = judge(there, lock=read_lock())
     tools = list(equipment.survey(shell, there, interpreter, error))
-    room = machine.disk(sum(item.need_bytes for item in ENVIRONMENTS.values() if stamp.staleness(item)))
+    wanted = [item for item in ENVIRONMENTS.values() if not item.aside and stamp.staleness(item)]
+    room = machine.disk(sum(item.need_bytes for item in wanted))
     found = [room, *environments(), *sources(), *models(), *task_data(), docker(), processor()]
     findings = [replace(item, remedy=pinset.typed(item.remedy)) for item in found]
     show_shell(shell)

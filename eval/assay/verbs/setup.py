@@ -103,7 +103,8 @@ def refuse_contradictions(arguments: argparse.Namespace) -> None:
 def chosen(arguments: argparse.Namespace) -> list[Environment]:
     """The environments that the names ask for."""
     if "all" in arguments.names:
-        return named(ENVIRONMENTS)
+        every = [name for name, item in ENVIRONMENTS.items() if not item.aside]
+        return named([*every, *(name for name in arguments.names if name != "all")])
     if arguments.names:
         return named(arguments.names)
     if arguments.sources_only:
