@@ -14,6 +14,7 @@ import pytest
 from assay.files import read_jsonl
 from pinned.site import Site
 from standin import Reply, StandIn
+from tests.coordinator.suites import write
 from tests.profiles.short_pins import Cut, short
 
 pytestmark = pytest.mark.slow
@@ -44,6 +45,28 @@ def ran(pinned_direct: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         done = pinned_direct.run("run", *words, QWEN_API_KEY_FILE=str(key))
         assert done.returncode == 0, done.stderr
         yield Path(json.loads(done.stdout.splitlines()[-1])["run_dir"]), pins
+
+
+@pytest.mark.long
+def test_an_entry_of_the_direct_lane_is_a_suites_job(pinned_direct: Site, tmp_path: Path) -> None:
+    runs, key = tmp_path / "runs", tmp_path / "key"
+    runs.mkdir()
+    key.touch(mode=0o600)
+    key.write_text(KEY)
+    entry = {"backend": "verifiers", "dataset": "direct-smoke/graphwalks-bfs", "target": "there"}
+    job = {"id": "walks", "limit": 1, "generation": {"max_tokens": 9, "top_k": 3}, **entry}
+    with StandIn(reply=nothing, key=KEY, model=MODEL) as server, short(CUTS, {"sampling": {}}) as pins:
+        target = {"base_url": server.base_url, "model": MODEL, "max_concurrency": 1, "key_file": str(key)}
+        suite = write(tmp_path / "direct.toml", {"there": target}, [job])
+        done = pinned_direct.run("run", "--suite", suite, "--runs", runs, "--pins", pins, "--json")
+        assert done.returncode == 0, done.stderr
+        (request,) = server.requests
+        run = Path(json.loads(done.stdout.splitlines()[-1])["run_dir"])
+        (inner,) = (path.parent for path in run.glob("walks/attempt-1/*/summary.json"))
+        assert list(audited(pinned_direct, inner, pins)) == ["pins"]
+    assert (request["max_completion_tokens"], request["top_k"]) == (9, 3)
+    (row,) = read_jsonl(run / "samples.jsonl")
+    assert (row["entry"], row["status"], row["rewards"]["reward"]) == ("walks", "scored", row["reward"])
 
 
 def audited(site: Site, run: Path, pins: Path) -> dict[str, list[str]]:
