@@ -87,6 +87,6 @@ def test_a_step_that_is_being_carried_on_is_refused_to_another_command(toy: Toy)
     second = toy.run("text")
     campaign.send_signal(signal.SIGINT)
     campaign.communicate(timeout=60)
-    assert second.returncode == 2
-    assert "is being carried on by another command" in second.stderr
+    assert second.returncode == 5
+    assert f"is being written by process {campaign.pid}" in second.stderr
     assert len(toy.said()) == 1

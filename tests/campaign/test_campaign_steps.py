@@ -40,7 +40,7 @@ def test_a_second_command_passes_by_what_is_done_and_starts_nothing(toy: Toy) ->
     assert not (toy.folder("text") / "server-2.log").exists()
 
 
-@pytest.mark.parametrize(("code", "status"), [(4, "partial"), (5, "failed"), (6, "cancelled")])
+@pytest.mark.parametrize(("code", "status"), [(4, "partial"), (5, "failed")])
 def test_what_is_unfinished_is_resumed_and_what_is_finished_is_not_asked_again(
     toy: Toy, code: int, status: str
 ) -> None:
@@ -221,6 +221,21 @@ def test_a_program_that_is_not_there_is_missed_before_anything_is_started(toy: T
     done = toy.run()
     assert done.returncode == 3
     assert "there is no program no-such-server-program" in done.stderr
+    assert toy.said() == []
+
+
+def test_a_suite_that_cannot_be_run_is_refused_before_any_server_is_started(toy: Toy) -> None:
+    suite = toy.root / "toy.toml"
+    good = suite.read_text()
+    (toy.root / "other.toml").write_text(
+        good.replace("[target.server]", '[target.server]\napi_key_env = "NOT_SET_KEY"')
+    )
+    text = toy.campaign.read_text()
+    toy.campaign.write_text("other.toml".join(text.rsplit("toy.toml", 1)))
+    done = toy.run()
+    assert done.returncode == 2, done.stderr
+    assert "NOT_SET_KEY" in done.stderr
+    assert not toy.folder("text").exists()
     assert toy.said() == []
 
 

@@ -17,10 +17,13 @@ from pathlib import Path
 from assay.campaign import server as servers
 from assay.campaign.follow import Followed, ended_well, follow
 from assay.campaign.signals import Signals
-from assay.campaign.state import Attempt, StepState, held, load, newest_run, save
+from assay.campaign.state import Attempt, StepState, load, newest_run, save
+from assay.coordinator.lock import RunLock
 from assay.errors import AssayError, CancelledError, VerificationError
 from assay.run.state import now
 from assay.suite.campaign import Campaign, Step
+from assay.suite.check import check_runtime, check_suite
+from assay.suite.suite import Suite
 
 
 @dataclass(frozen=True)
@@ -49,21 +52,21 @@ class Task:
     Attributes:
         campaign: Whose step it is.
         step: The step.
-        suite_digest: Of the suite that it names.
+        suite: The suite that it names.
         folder: The step's own.
         again: The command that goes on with it.
     """
 
     campaign: Campaign
     step: Step
-    suite_digest: str
+    suite: Suite
     folder: Path
     again: str
 
     @property
     def begun_with(self) -> dict[str, str]:
         """What the step is begun with, by name; nothing secret is in it."""
-        found = {"suite": self.step.suite, "suite.digest": self.suite_digest}
+        found = {"suite": self.step.suite, "suite.digest": self.suite.digest}
         server = self.step.server
         if server is not None:
             found["server.command"] = json.dumps(self.server_words)
@@ -95,6 +98,22 @@ def standing(task: Task) -> str:
     return "begun" if run is None else f"to be resumed: {run}"
 
 
+def require(task: Task) -> None:
+    """Look for everything that a step needs, its server's program and its suite's data alike.
+
+    Raises:
+        ConfigurationError: the suite's backends refuse it, or a variable or key is not set.
+        PrerequisiteError: something is not there.
+    """
+    state = load(task.folder)
+    if state is not None and state.done and not state.differences(task.begun_with):
+        return
+    if task.step.server is not None:
+        servers.command(task.step.server, task.folder, os.environ)
+    check_suite(task.suite)
+    check_runtime(task.suite, os.environ)
+
+
 def carry_on(task: Task, signals: Signals, quiet: bool, anew: bool) -> Ended:
     """Do what is owed of a step.
 
@@ -107,7 +126,7 @@ def carry_on(task: Task, signals: Signals, quiet: bool, anew: bool) -> Ended:
     Raises:
         AssayError: it cannot be begun; what happens once it was is told by the result.
     """
-    with held(task.folder):
+    with RunLock(task.folder):
         state = _known(task, anew)
         run = newest_run(task.folder, state.given_up)
         if run is not None and (state.done or ended_well(run)):
@@ -188,9 +207,10 @@ def _server(
         yield child
 
 
-def worst(codes: Mapping[str, int]) -> int:
+def worst(codes: Mapping[str, int], signals: Signals | None = None) -> int:
     """The code of a campaign whose steps ended with these: the gravest, in the order of `GRAVEST`."""
-    return next((code for code in GRAVEST if code in codes.values()), 0)
+    cancelled = signals is not None and signals.asked > 0
+    return 6 if cancelled else next((code for code in GRAVEST if code in codes.values()), 0)
 
 
 GRAVEST = (6, 5, 3, 2, 4)

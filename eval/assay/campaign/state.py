@@ -6,23 +6,19 @@ with what it was begun with; whatever differs by now is named.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from assay.errors import ConfigurationError, VerificationError
+from assay.errors import VerificationError
 from assay.files import write_json_atomic
-from assay.paths import owned_lock, relative
+from assay.paths import relative
 from assay.plan import NAME as RESOLVED
 from assay.run.state import NAME as RUN_STATE
 
 NAME = "state.json"
-LOCK = "lock"
 SCHEMA: Literal["assay/campaign-step/v1"] = "assay/campaign-step/v1"
 Verb = Literal["run", "resume"]
 
@@ -125,21 +121,3 @@ def newest_run(folder: Path, given_up: tuple[str, ...]) -> Path | None:
     ]
     # A run's name ends in its time, and two suites' names may differ.
     return max(found, key=lambda path: ((path / RESOLVED).stat().st_mtime_ns, path.name), default=None)
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold the step for as long as the block lasts; ConfigurationError when another campaign does."""
-    handle = owned_lock(folder / LOCK)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigurationError(
-                f"{relative(folder)} is being carried on by another command",
-                "two at once would start two servers and ask everything twice",
-                "wait for it, or end it first",
-            ) from None
-        yield
-    finally:
-        os.close(handle)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.campaign import server as servers
-from assay.campaign.conduct import Ended, Task, carry_on, standing, worst
+from assay.campaign.conduct import Ended, Task, carry_on, require, standing, worst
 from assay.campaign.follow import command, last_object
 from assay.campaign.signals import Signals
 from assay.cli import answer, shared
@@ -65,15 +63,16 @@ def handle(arguments: argparse.Namespace) -> int:
         return _plan(tasks, arguments)
     with Signals() as signals:
         ended = _carry_on(tasks, signals, arguments)
-    return _show(campaign, ended, arguments.json)
+        code = worst({found.step: found.exit_code for found in ended}, signals)
+    return _show(campaign, ended, code, arguments.json)
 
 
 def _task(campaign: Campaign, step: Step, arguments: argparse.Namespace) -> Task:
     """A step with its folder, made if need be, and the digest of what it asks."""
     options = [] if arguments.runs == RUNS else ["--runs", str(arguments.runs)]
     again = shlex.join(["eval/scripts/campaign", arguments.file, step.name, *options])
-    digest = read_suite(step.suite).suite.digest
-    return Task(campaign, step, digest, _home(arguments.runs) / FOLDER / campaign.name / step.name, again)
+    suite = read_suite(step.suite).suite
+    return Task(campaign, step, suite, _home(arguments.runs) / FOLDER / campaign.name / step.name, again)
 
 
 def _home(runs: Path) -> Path:
@@ -113,8 +112,9 @@ def _plan(tasks: list[Task], arguments: argparse.Namespace) -> int:
 
 def _carry_on(tasks: Sequence[Task], signals: Signals, arguments: argparse.Namespace) -> list[Ended]:
     """Carry the steps on in their order, each whatever became of the others, until the user wants an end."""
+    # Before any server is started: hours may lie between two steps.
     for task in tasks:
-        _require(task)
+        require(task)
     ended: list[Ended] = []
     for task in tasks:
         if signals.asked:
@@ -140,15 +140,8 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _require(task: Task) -> None:
-    """Refuse a server that cannot be started, before any other is: hours may lie between two steps."""
-    if task.step.server is not None:
-        servers.command(task.step.server, task.folder, os.environ)
-
-
-def _show(campaign: Campaign, ended: Sequence[Ended], as_json: bool) -> int:
-    """Say what to type for what is owed, and return the campaign's code."""
-    code = worst({found.step: found.exit_code for found in ended})
+def _show(campaign: Campaign, ended: Sequence[Ended], code: int, as_json: bool) -> int:
+    """Print what `--json` promises, and return the campaign's code."""
     if as_json:
         steps = [
             {
