@@ -24,7 +24,7 @@ from assay.run.key import Key
 from assay.suite.job import Job
 from assay.suite.target import Target
 from coordinator.jobs import context_of, mock_job
-from gateway.upstream import Asked, Reply, Upstream, completion
+from gateway.scripted_target import Asked, Reply, Upstream, completion
 
 
 class Engine:

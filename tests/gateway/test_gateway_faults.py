@@ -15,7 +15,7 @@ import httpx
 import openai
 import pytest
 from lanes import Told, body, chat, child, journal, lane, pool, said
-from upstream import EVENT_STREAM, Asked, Reply, Upstream, completion, echo, streamed
+from scripted_target import EVENT_STREAM, Asked, Reply, Upstream, completion, echo, streamed
 
 GOOD = completion("good")
 HTML = {"Content-Type": "text/html"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from lanes import Told, chat, child, journal, lane, pool, said, until
-from upstream import EVENT_STREAM, Asked, Reply, Upstream, completion, echo, streamed
+from scripted_target import EVENT_STREAM, Asked, Reply, Upstream, completion, echo, streamed
 
 from assay.errors import VerificationError
 from assay.gateway.journal import Journal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lanes import journal
-from upstream import Asked, Reply, Upstream, completion
+from scripted_target import Asked, Reply, Upstream, completion
 
 PROGRAM = Path(__file__).with_name("gateway_main.py")
 TEXTS = [f"{number % 23}" for number in range(120)]

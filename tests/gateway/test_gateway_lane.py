@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 from lanes import SECRET, Told, body, chat, child, journal, lane, pool, said, until
-from upstream import EVENT_STREAM, Asked, Reply, Upstream, completion, streamed
+from scripted_target import EVENT_STREAM, Asked, Reply, Upstream, completion, streamed
 
 from assay.gateway import Pool
 from assay.run.endpoint import Endpoint

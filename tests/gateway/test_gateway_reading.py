@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from upstream import completion, streamed
+from scripted_target import completion, streamed
 
 from assay.gateway.reading import Reading, read
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import Told, chat, child, lane, pool, said, until
-from upstream import Asked, Reply, Upstream, completion, echo
+from scripted_target import Asked, Reply, Upstream, completion, echo
 
 from assay.errors import PrerequisiteError, RunError
 from assay.gateway import Gateway
