@@ -95,6 +95,28 @@ def test_the_clients_own_retries_do_not_multiply(tmp_path: Path) -> None:
         assert len(server.asked) == 3
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_repetition_of_the_clients_own_gets_the_failure_again(tmp_path: Path) -> None:
+    """A proxy between the client and the lane may drop the header that tells the client to leave it."""
+
+    async def scenario(base_url: str) -> list[int]:
+        async with lane(tmp_path, pool(base_url, retries=1)) as opened, child(opened) as client:
+            statuses = []
+            for count in ("0", "1", "2", "0", "1"):
+                headers = {"x-stainless-retry-count": count}
+                answer = await client.post("/chat/completions", content=body("a"), headers=headers)
+                statuses.append(answer.status_code)
+            # One that repeats what was never given up is asked: its child had gone away, most likely.
+            answer = await client.post("/chat/completions", content=body("b"), headers=headers)
+            assert said(answer) == "b"
+            return statuses
+
+    with Upstream(lambda asked: echo(asked) if asked.number > 2 else Reply(500, b"{}")) as server:
+        assert asyncio.run(scenario(server.base_url)) == [500, 500, 500, 200, 200]
+        # Twice for the first; once each, and one retry, for the others.
+        assert len(server.asked) == 2 + 2 + 1 + 1
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_an_endpoint_that_asks_for_it_is_left_alone_by_all_lanes(tmp_path: Path, form: str) -> None:
     until: list[float] = []

@@ -29,6 +29,7 @@ ASKED = frozenset(
 )
 TOLD = frozenset({"/v1/models", "/identity", "/props", "/version", "/health"})
 TOLD_SECONDS = 30.0
+MOST_GIVEN_UP = 1024  # failures that are remembered for a client's own repetitions
 Events = Callable[[str, Mapping[str, object]], None]
 
 
@@ -81,6 +82,7 @@ class OpenLane:
         self._line = pool.join(pool.target.max_concurrency)
         self._open: set[asyncio.Task[Answered]] = set()
         self._asking = 0
+        self._given_up: dict[str, Answer] = {}
         self._closed = False
         self._on_closed = closed
         # A crash may have come between an answer that was kept and a state that was saved.
@@ -186,6 +188,10 @@ class OpenLane:
         if self.exhausted.is_set():
             # The job is being ended: an answer would make a failure of what was never asked.
             await asyncio.get_running_loop().create_future()
+        given_up = self._given_up.pop(request.key, None)
+        if given_up is not None and request.repeated:
+            # It was asked as often as it may be. A proxy in the child may have lost the word that says so.
+            return self._failed(given_up, request)
         self._count(requests=1)
         asking = Asking(self._connections, self._pool, self._line, request, self._retried)
         self._asking += 1
@@ -194,7 +200,7 @@ class OpenLane:
         finally:
             self._asking -= 1
         if not answer.final:
-            return self._failed(answer)
+            return self._failed(answer, request)
         self._weigh_answer(answer)
         kept = self._journal.keep(request.key, answer)
         try:
@@ -223,7 +229,11 @@ class OpenLane:
                 return answer
         return refusal(502, "upstream_error", why)
 
-    def _failed(self, answer: Answer) -> Answered:
+    def _failed(self, answer: Answer, request: Request | None = None) -> Answered:
+        if request is not None:
+            self._given_up[request.key] = answer
+            if len(self._given_up) > MOST_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
         self._count(errors=1)
         self._events("request-failed", {"job": self.job, "status": answer.status})
         return Answered(answer)

@@ -45,6 +45,12 @@ class Request:
         """What is equal for equal requests: SHA-256 over method, path and body."""
         return sha256(f"{self.method}\n{self.path}\n".encode("latin-1") + self.body).hexdigest()
 
+    @property
+    def repeated(self) -> bool:
+        """Whether a client of OpenAI's make asks it again by itself."""
+        count = next((value for name, value in self.headers if name == b"x-stainless-retry-count"), b"0")
+        return count.isdigit() and int(count) > 0
+
     def onward(self, key: Key | None) -> list[tuple[bytes, bytes]]:
         """The headers for the target: the child's, but for its connection's and its lane's own."""
         headers = [(name, value) for name, value in self.headers if name not in OWN_HEADERS]
