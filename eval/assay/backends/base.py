@@ -182,6 +182,13 @@ class Backend(Protocol):
     def plan(self, job: Job, target: Target) -> Expected:
         """What the job will ask; nothing is asked, and nothing fetched."""
 
+    def prepare(self, job: Job, target: Target) -> None:
+        """Set up what a run may set up by itself, before `require`: environments and images, never data.
+
+        Raises:
+            AssayError: it cannot be set up, or is there and not as it is locked.
+        """
+
     def require(self, job: Job, target: Target, environ: Mapping[str, str]) -> None:
         """Refuse what is not there: `--check-runtime`, and before every run.
 

@@ -87,6 +87,10 @@ class EvalScope:
             total=total(job, arguments), requirements=tuple(needed), warnings=_warnings(job, arguments)
         )
 
+    def prepare(self, job: Job, target: Target) -> None:
+        """Make the environment that asks the job."""
+        setup.ensure(setup.ENVIRONMENTS[environment_of(job, arguments_of(self, job))])
+
     def require(self, job: Job, target: Target, environ: Mapping[str, str]) -> None:
         """Refuse to start without the environment, the data, a secret, or what a subset needs."""
         arguments: Arguments = arguments_of(self, job)

@@ -72,6 +72,10 @@ class Inspect:
             samples = min(samples, job.limit or samples) * job.repeats
         return Expected(samples, requirements=tuple(needed), warnings=_warnings(job))
 
+    def prepare(self, job: Job, target: Target) -> None:
+        """Make the environment."""
+        setup.ensure(setup.ENVIRONMENTS[self.name])
+
     def require(self, job: Job, target: Target, environ: Mapping[str, str]) -> None:
         """Refuse to start without the environment, the task, or what it reads."""
         setup.require(setup.ENVIRONMENTS[self.name])

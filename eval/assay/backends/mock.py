@@ -88,6 +88,9 @@ class Mock:
         total = None if arguments.unknown_total else items(job, arguments) * job.repeats
         return Expected(total, warnings=("a mock says nothing about a model",))
 
+    def prepare(self, job: Job, target: Target) -> None:
+        """Nothing is to be set up."""
+
     def require(self, job: Job, target: Target, environ: Mapping[str, str]) -> None:
         """Nothing need be there."""
 

@@ -93,6 +93,17 @@ class Verifiers:
         warnings = [] if whole else ["only a part of the entry is asked"]
         return Expected(plan.planned, requirements=tuple(needed), warnings=tuple(warnings))
 
+    def prepare(self, job: Job, target: Target) -> None:
+        """Make the environment and, where rollouts run in containers, the image."""
+        from assay.run.prepare import choose_runtime, sandbox_image
+
+        profile, _ = entry_of(job)
+        arguments: Arguments = arguments_of(self, job)
+        runtime = choose_runtime(profile, arguments.runtime)
+        setup.ensure(setup.ENVIRONMENTS[profile.evaluator])
+        if runtime == "docker":
+            sandbox_image(profile.evaluator, lambda: None)
+
     def require(self, job: Job, target: Target, environ: Mapping[str, str]) -> None:
         """Refuse to start without the environment, the pinned data, or a runtime and its image."""
         profile, _ = entry_of(job)

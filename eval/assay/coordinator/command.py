@@ -19,7 +19,8 @@ from assay.record.suite_render import show
 from assay.record.suite_results import recompute
 from assay.record.suite_summary import SuiteSummary
 from assay.record.summary import EXIT_CODES
-from assay.suite.check import check_runtime, check_suite
+from assay.suite.check import check_suite
+from assay.suite.prepare import prepare
 from assay.suite.read import read_suite
 
 
@@ -37,7 +38,7 @@ def run_suite(reference: str, runs: Path, as_json: bool) -> int:
     say(f"assay: {suite.name}: {suite.description}")
     say(f"assay: {len(suite.jobs)} jobs, {suite.running.max_parallel_jobs} at once; targets: {slots}")
     check_suite(suite)
-    check_runtime(suite, os.environ)
+    prepare(suite, os.environ)
     # A resume reads the same file again, wherever it is typed.
     named = reference if asked.path is None else reference.replace(str(asked.path), str(asked.path.resolve()))
     return _show(conduct(asked, named, runs), as_json)
