@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay.coordinator.events import Events
+from assay.coordinator.redact import Secrets
 from assay.plan import Plan
 from assay.record.sample import TaskPlan
 from assay.run.declared import Declared
@@ -33,6 +35,8 @@ class Progress:
         key: Its key.
         declared: What the operator says of it.
         seconds: Wall time by phase.
+        secrets: What must not stand in an event.
+        events: What happened, while it is open.
     """
 
     run: Path
@@ -46,6 +50,8 @@ class Progress:
     key: Key | None = None
     declared: Declared = field(default_factory=Declared)
     seconds: dict[str, float] = field(default_factory=dict)
+    secrets: Secrets = field(default_factory=Secrets)
+    events: Events | None = None
 
     def save(
         self, phase: Phase | None = None, error: str | None = None, error_exit_code: int | None = None
@@ -62,6 +68,27 @@ class Progress:
         )
         self.state = self.state.model_copy(update={"entries": entries})
         save_state(self.run, self.state)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Keep the run's events open while the block runs."""
+        # A full disk is noticed by the next state that is saved, which every event stands beside.
+        self.events = Events(self.run, self.secrets, lambda error: None)
+        try:
+            yield
+        finally:
+            self.close()
+
+    def tell(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Write an event, while they are open."""
+        if self.events is not None:
+            self.events(kind, fields)
+
+    def close(self) -> None:
+        """Close the events; a second call does nothing."""
+        if self.events is not None:
+            self.events.close()
+            self.events = None
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -41,6 +41,11 @@ def folder(run: Path) -> Path:
     return path
 
 
+def launch_folder(run: Path, name: str) -> Path:
+    """Where what a native invocation was given is recorded."""
+    return folder(run) / "launch" / name
+
+
 def record_inputs(run: Path, when: str, inputs: Mapping[str, str]) -> None:
     """Write the frozen inputs as they were "before", or "after" an entry."""
     write_json_atomic(
