@@ -3,8 +3,8 @@
 The job's one child is that command of this checkout, with the job's lane as a server that is already there;
 its run directory lies in the job's folder, with everything that a profile's run records. The rows are its
 own. What the job asks otherwise than the profile (fewer tasks, other sampling) is laid over the entry in the
-evaluator's own words. The client of Verifiers repeats nothing; the programs of its harnesses, between which
-and the gateway it stands, repeat a request that failed for good, and no option of theirs turns it off.
+evaluator's own words. The client of Verifiers repeats nothing; the programs of its harnesses repeat what
+failed for good, and get the same failure from the gateway again.
 """
 
 from __future__ import annotations
