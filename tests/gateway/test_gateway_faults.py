@@ -175,6 +175,27 @@ def test_an_endpoint_that_rests_leaves_the_work_to_the_others(tmp_path: Path) ->
         assert (len(first.asked), len(second.asked)) == (1, 4)
 
 
+def test_a_dead_endpoint_is_not_hammered_while_the_other_rests(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Reply:
+        return echo(asked) if asked.number else Reply(429, b"{}", {"Retry-After": "1"})
+
+    with socket.socket() as taken, Upstream(script) as server:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+        async def scenario() -> None:
+            async with (
+                lane(tmp_path, pool(server.base_url, dead, retries=1)) as opened,
+                child(opened) as client,
+            ):
+                assert said(await chat(client, "a")) == "a"
+                # Once for the 429; the dead one was tried at growing distances, at no cost.
+                assert 2 <= opened.spent.retries <= 5
+
+        asyncio.run(scenario())
+        assert len(server.asked) == 2
+
+
 def test_a_dead_endpoint_of_a_pool_costs_no_retry(tmp_path: Path) -> None:
     told = Told()
     with socket.socket() as taken:

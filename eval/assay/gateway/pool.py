@@ -212,16 +212,21 @@ class Pool:
         return min(ready, key=lambda line: line.waiters[0].ticket, default=None)
 
     def _door(self, now: float) -> Door | None:
-        """The endpoint to ask: one that works, the least busy, in turn; None while all rest."""
+        """The endpoint to ask: one that works, the least busy, in turn; None where it is better to wait.
+
+        Where all fail and none rests there is nothing to wait for but the request's own pause.
+        """
         open_ = [door for door in self.doors if door.rests_until <= now]
         sound = [door for door in open_ if door.avoided_until <= now]
         if sound:
             return min(sound, key=lambda door: (door.in_flight, door.turn))
-        return min(open_, key=lambda door: door.avoided_until, default=None)
+        if len(open_) == len(self.doors):
+            return min(open_, key=lambda door: door.avoided_until)
+        return None
 
     def _wait(self, now: float) -> None:
-        """All endpoints rest: come again when the first one does not, or say that this is too long."""
-        until = min(door.rests_until for door in self.doors)
+        """Come again when an endpoint may be asked, or say that this is too long."""
+        until = min(max(door.rests_until, door.avoided_until) for door in self.doors)
         if until - now > self.target.request.longest_wait_seconds:
             for line in self._lines:
                 for waiter in line.waiters:
