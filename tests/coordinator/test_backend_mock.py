@@ -53,8 +53,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(500, {"error": {"message": "no such luck"}})
             return
         message = {"content": "" if said.startswith("Item 3:") else f"answer {body.get('seed')}"}
-        choice = {"message": message, "finish_reason": "length" if said.startswith("Item 1:") else "stop"}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        choice: dict[str, Any] = {"message": message}
+        choice["finish_reason"] = "length" if said.startswith("Item 1:") else "stop"
+        usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3}
+        if said.startswith("Item 4:"):
+            choice["message"] = {"content": "half a \ud800 and a \u0085 and a \u2028"}
+            usage = {"prompt_tokens": float("inf"), "completion_tokens": -1}
         self.answer(200, {"choices": [choice], "usage": usage})
 
     def answer(self, status: int, value: object) -> None:
@@ -204,6 +208,17 @@ def test_each_rollout_is_a_request_and_its_answer_is_in_the_row(tmp_path: Path, 
     assert by_item["0", 0].answer_digest != by_item["0", 1].answer_digest
     assert (by_item["0", 1].prompt_tokens, by_item["0", 1].completion_tokens) == (7, 3)
     assert (by_item["0", 0].seed, by_item["0", 1].seed) == (40, 41)
+
+
+def test_a_text_that_no_file_can_hold_and_counts_that_are_none_end_nothing(
+    tmp_path: Path, server: Answering
+) -> None:
+    job = mock_job(backend_args={"items": 6, "ask": True}, target="asked")
+    done = carry_out(tmp_path, job, target=ASKED, lane=server.lane)
+    assert done.normalised.problems == ()
+    rows = {row.task_key: row for row in done.rows}
+    assert [rows[str(item)].status for item in (3, 4, 5)] == ["scored"] * 3
+    assert (rows["4"].prompt_tokens, rows["4"].completion_tokens) == (None, None)
 
 
 def test_the_key_stands_in_no_argument_and_in_no_file(tmp_path: Path, server: Answering) -> None:

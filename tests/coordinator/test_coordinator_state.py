@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +19,8 @@ import pytest
 from assay.coordinator import frozen
 from assay.coordinator.directory import attempt_folder, journal, launch_folder, new_directory
 from assay.coordinator.frozen import Frozen
-from assay.coordinator.lock import Holder, RunLock, read_holder
+from assay.coordinator.lock import Holder, RunLock, held, read_holder
+from assay.coordinator.resume import configuration
 from assay.coordinator.state import (
     JobState,
     Phase,
@@ -29,9 +32,11 @@ from assay.coordinator.state import (
     save_state,
     standing,
 )
+from assay.coordinator.targets import compared, same_start
 from assay.errors import ConfigurationError, RunError, VerificationError
 from assay.paths import EVAL
 from assay.run.state import Owner, this_process
+from assay.suite.read import read_suite
 from assay.suite.suite import Suite
 
 HOLD = """\
@@ -82,12 +87,13 @@ def test_two_processes_never_hold_a_run_at_once_and_a_dead_one_holds_nothing(tmp
     with holder_elsewhere(tmp_path) as other:
         with pytest.raises(RunError, match=f"is being written by process {other.pid} on "), RunLock(tmp_path):
             pass
-        held = read_holder(tmp_path)
-        assert held is not None
-        assert (held.owner.pid, held.alive, held.foreign) == (other.pid, True, False)
+        holder = read_holder(tmp_path)
+        assert holder is not None
+        assert (holder.owner.pid, holder.owner.alive, holder.foreign) == (other.pid, True, False)
+        assert held(tmp_path)
         other.kill()
         other.wait()
-        assert not held.alive
+        assert not held(tmp_path)
         with RunLock(tmp_path):
             mine = read_holder(tmp_path)
     assert mine is not None
@@ -99,6 +105,25 @@ def test_a_lock_of_this_process_excludes_a_second_one_too(tmp_path: Path) -> Non
         pass
     with RunLock(tmp_path):
         pass
+
+
+def test_a_lock_that_is_removed_lets_nobody_in_and_a_copy_is_not_live(tmp_path: Path) -> None:
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    with holder_elsewhere(run) as other:
+        shutil.copytree(run, copy)
+        holder = read_holder(copy)
+        assert holder is not None
+        assert holder.owner.alive
+        assert standing(copy, state(), holder) == "died"
+        (run / "lock").unlink()
+        assert standing(run, state(), None) == "live"
+        with pytest.raises(RunError, match="is being written by"), RunLock(run):
+            pass
+        other.kill()
+        other.wait()
+        with RunLock(run), pytest.raises(RunError, match="is being written by"), RunLock(run):
+            pass
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
@@ -142,8 +167,10 @@ def test_a_run_stands_as_its_state_and_its_writer_say(
         (tmp_path / "manifest.json").write_text("{}")
     holder = Holder(owner=owner, host=host, since="2026-01-01T00:00:00.000Z")
     found = state(phase)
-    assert standing(tmp_path, found, holder) == expected
-    assert exit_code(standing(tmp_path, found, holder), found) == code
+    # A process of ours that does not hold the directory writes elsewhere.
+    with RunLock(tmp_path) if owner == HERE else contextlib.nullcontext():
+        assert standing(tmp_path, found, holder) == expected
+        assert exit_code(standing(tmp_path, found, holder), found) == code
 
 
 def test_an_error_before_there_were_results_keeps_its_exit_code(tmp_path: Path) -> None:
@@ -191,7 +218,7 @@ def test_what_decides_a_result_is_told_by_its_dotted_name_and_how_the_coordinato
         jobs=[{**job, "generation": {"temperature": 0.6, "extra_body": {"a": {"b": 1}}}, "limit": 5}],
     )
     assert frozen.changed(before, before) == []
-    assert frozen.changed(before, suite(running={"max_parallel_jobs": 4})) == []
+    assert frozen.changed(before, suite(running={"max_parallel_jobs": 4}, description="other")) == []
     assert frozen.changed(before, after) == [
         "jobs.one.generation.extra_body.a.b was not there, is 1",
         "jobs.one.generation.temperature was not there, is 0.6",
@@ -214,3 +241,54 @@ def test_inputs_that_differ_are_named_and_only_those_of_the_jobs_in_question() -
     assert frozen.differences(before, after, ("a",)) == ["inputs.tree:core was 1, is 9"]
     gone = Frozen({"tree:core": "1"}, {"a": ["tree:core"]})
     assert frozen.differences(before, gone, ("a",)) == ["inputs.data:x/y was 2, is not there"]
+
+
+def test_a_suites_file_that_cannot_be_read_is_a_difference_and_one_that_is_gone_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, path = tmp_path / "run", tmp_path / "small.toml"
+    (run / "provenance").mkdir(parents=True)
+    (run / "provenance/source.json").write_text(json.dumps({"reference": f"{path}:few"}))
+    text = (
+        'description = "one job"\n[target.nobody]\nprotocol = "none"\nmax_concurrency = 2\n'
+        '[[job]]\nid = "one"\nbackend = "mock"\ndataset = "mock"\ntarget = "nobody"\n'
+        '[list]\nfew = ["one"]\n'
+    )
+    path.write_text(text)
+    small = read_suite(f"{path}:few").suite
+    assert configuration(run, small, state()) == []
+    broken = (
+        text + "[",
+        text + "[oops]\n",
+        text.replace("few =", "other ="),
+        text.replace('"mock"', '"mok"', 1),
+    )
+    for changed in broken:
+        path.write_text(changed)
+        (told,) = configuration(run, small, state())
+        assert told.startswith(("suite.jobs.one.backend was", "the suite as it is now cannot be compared")), (
+            told
+        )
+    path.write_text(text.replace("[target", "[running]\nheartbeat_seconds = 3\n[target"))
+    assert configuration(run, small, state()) == []
+    assert "[running] has changed, and is not taken over" in capsys.readouterr().err
+    path.unlink()
+    assert configuration(run, small, state()) == []
+    assert "taken from the run itself" in capsys.readouterr().err
+
+
+def test_a_container_that_was_started_again_is_the_same_target_for_a_resume_and_another_one_is_not(
+    tmp_path: Path,
+) -> None:
+    first = {"id": "a", "image": "vllm", "state": "running", "started_at": "1", "restart_count": 0}
+
+    def told(**changed: object) -> dict[str, Any]:
+        return {"endpoints": [{"models": ["m"], "container": {**first, **changed}}, {"container": None}]}
+
+    def differences(**changed: object) -> list[str]:
+        return compared("server.x", same_start(told()), same_start(told(**changed)))
+
+    assert differences(started_at="2", restart_count=3, state="starting") == []
+    assert [what.partition(" ")[0] for what in differences(id="b", started_at="2")] == [
+        "server.x[0].container.id"
+    ]

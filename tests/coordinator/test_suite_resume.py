@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,13 @@ def test_a_resume_is_refused_and_changes_nothing_when_what_decides_the_result_ha
                 assert done.code == 5
                 assert "resolved.json is not what the run began with" in done.err
             assert digests(run) == before
+            link = run / "answers/aside.jsonl"
+            link.symlink_to(tmp_path / "outside.jsonl")
+            done = toy.run("resume", run)
+            assert done.code == 5
+            assert "aside.jsonl is a link to" in done.err
+            assert len(server.requests) == asked
+            link.unlink()
             done = toy.run("resume", run)
             assert done.code == 0, done.err
     assert sum(count - 1 for count in server.asked.values()) <= 2
@@ -154,6 +162,51 @@ def test_answers_of_a_target_that_became_another_one_are_never_used(
         again = toy.run("resume", run, "--json")
         assert again.code == 0, again.err
     assert len(server.requests) == 6 + 6 + 7, "the first job is asked anew"
+
+
+def test_what_another_target_answered_before_a_run_was_cancelled_is_not_used_when_the_first_is_back(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    fingerprint = "first"
+
+    def identity(number: int) -> dict[str, Any]:
+        return {"schema": "assay/identity/v1", "system_fingerprint": fingerprint}
+
+    with Counting(delay_s=0.02, identity=identity) as server:
+        answer = server.reply
+
+        def turn(number: int, body: dict[str, Any]) -> Any:
+            nonlocal fingerprint
+            fingerprint = "second" if number == 1 else fingerprint
+            return answer(number, body)
+
+        server.reply = turn
+        suite = write(tmp_path / "turned.toml", {"local": server.target(1)}, [asking(items=40)])
+        with cancelled(toy, runs, suite, server) as run:
+            asked = len(server.requests)
+            assert asked < 40
+            told = toy.run("status", run, "--json")
+            assert (told.code, told.json["status"]) == (6, "cancelled")
+            assert "second" in told.json["jobs"][0]["problems"][0]
+            audited = toy.run("audit", run, "--json")
+            assert audited.json["failed"] == ["state"], "as the run itself says"
+            fingerprint = "first"
+            done = toy.run("resume", run, "--json")
+    assert done.code == 0, done.err
+    assert len(server.requests) == asked + 40, "nobody knows whose its answers are"
+
+
+def test_two_runs_of_one_name_do_not_touch_each_other(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    with Counting(delay_s=0.02) as server:
+        suite = write(tmp_path / "twin.toml", {"local": server.target(2)}, [asking(items=30)])
+        with cancelled(toy, runs, suite, server) as run:
+            copy = tmp_path / "copies" / run.name
+            shutil.copytree(run, copy)
+            both = [toy.start("resume", each) for each in (run, copy)]
+            for command in both:
+                done = command.wait()
+                assert done.code == 0, done.err
+    assert toy.run("audit", run).code == toy.run("audit", copy).code == 0
 
 
 def test_a_job_that_was_done_is_not_started_again_whatever_retention_left_of_it(

@@ -245,7 +245,13 @@ def test_a_line_that_is_not_as_it_was_written_is_refused(
 
 @pytest.mark.parametrize(
     "change",
-    [lambda value: value.update(body="{}"), lambda value: value.update(form="deflate")],
+    [
+        lambda value: value.update(body="{}"),
+        lambda value: value.update(form="deflate"),
+        lambda value: value.update(status=400),
+        lambda value: value.update(completion_tokens=value["completion_tokens"] + 1),
+        lambda value: value["headers"].update({"content-type": "text/event-stream"}),
+    ],
 )
 def test_an_answer_with_another_digest_is_never_replayed(
     tmp_path: Path, change: Callable[[dict[str, Any]], object]

@@ -13,6 +13,7 @@ from docker.errors import NotFound
 from docker.models.containers import Container
 
 from assay import sandbox
+from assay.run.conduct import forget_the_dead, private_folder
 from assay.run.containers import LABEL, sweep, sweep_ended
 from assay.run.native import Scratch
 from assay.run.state import EntryState, Owner, Phase, State, now, save_state, this_process
@@ -31,6 +32,15 @@ def test_a_socket_fits_into_the_temporary_folder_however_deep_the_checkout_lies(
     scratch.remove()
     assert not folder.parent.exists()
     assert not place.exists()
+
+
+def test_runs_of_one_name_have_each_a_private_folder_of_its_own(tmp_path: Path) -> None:
+    first, second = private_folder(tmp_path, "demo"), private_folder(tmp_path, "demo")
+    (first.path / "key").write_text("mine")
+    second.remove()
+    forget_the_dead(tmp_path)
+    assert (first.path / "key").read_text() == "mine"
+    assert first.path.stat().st_mode & 0o077 == 0
 
 
 @pytest.fixture

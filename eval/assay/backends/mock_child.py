@@ -98,11 +98,16 @@ def rollout(job: Mapping[str, Any], ask: Asker | None, item: int, number: int) -
             message = choice["message"]
             row |= {"text": message.get("content") or "", "thought": message.get("reasoning_content")}
             row |= {"finish": choice.get("finish_reason")}
-            row |= {"sent": used.get("prompt_tokens"), "made": used.get("completion_tokens")}
+            row |= {"sent": count(used.get("prompt_tokens")), "made": count(used.get("completion_tokens"))}
         except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             row |= {"error": f"{type(error).__name__}: {error}"}
     row["seconds"] = round(time.monotonic() - begin, 6)
     return row
+
+
+def count(value: Any) -> int | None:
+    """A number of tokens, if it is one."""
+    return value if type(value) is int and value >= 0 else None
 
 
 def rollouts(job: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
@@ -122,7 +127,8 @@ class Records:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one."""
-        self._file.write(encode(row).encode("utf-8") + b"\n")
+        # A model's text may hold half a surrogate pair, which is no UTF-8: it costs a sign and not the run.
+        self._file.write(encode(row).encode("utf-8", "replace") + b"\n")
         self.count += 1
         now = time.monotonic()
         if now - self._flushed >= FLUSH_S:

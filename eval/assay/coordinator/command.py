@@ -106,7 +106,13 @@ def _line(job: JobState) -> str:
 def _advice(run: Path, state: State, stands: Standing, holder: Holder | None) -> list[str]:
     lines = [*state.problems, *([state.error] if state.error else [])]
     if stands == "died" and holder is not None:
-        lines.append(f"its process {holder.owner.pid} is gone; every answer that it had is kept")
+        pid = holder.owner.pid
+        gone = (
+            f"process {pid} writes elsewhere, and this is a copy"
+            if holder.owner.alive
+            else f"its process {pid} is gone"
+        )
+        lines.append(f"{gone}; every answer that it had is kept")
     if stands == "foreign" and holder is not None:
         lines.append(f"it was last written on {holder.host}: from here nobody can tell whether it lives")
     if stands not in ("live", "done", "foreign"):

@@ -38,9 +38,9 @@ from assay.plan import NAME as RESOLVED
 from assay.record.manifest import write_manifest
 from assay.record.suite_summary import SuiteSummary
 from assay.run import provenance
-from assay.run.conduct import OWNER, forget_the_dead
+from assay.run.conduct import forget_the_dead, private_folder
 from assay.run.native import Scratch
-from assay.run.state import now, this_process
+from assay.run.state import now
 from assay.run.watch import SIGNALS
 from assay.run.worktree import look
 from assay.suite.read import Asked
@@ -108,11 +108,9 @@ def carry_out(run: Path, suite: Suite, state: State, check: Check) -> Finished:
     """
     private = owned_directory(OWNED / "private", mode=0o700)
     forget_the_dead(private)
-    scratch = Scratch(private / run.name)
     backends = {name: registry.find(name) for name in sorted({job.backend for job in suite.jobs})}
+    scratch = private_folder(private, run.name)
     try:
-        scratch.path.mkdir(mode=0o700)
-        write_json_atomic(scratch.path / OWNER, this_process().model_dump(mode="json"))
         return asyncio.run(_carry_out(run, suite, state, check, backends, scratch))
     finally:
         scratch.remove()

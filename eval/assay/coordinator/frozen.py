@@ -178,8 +178,8 @@ def _there(there: bool) -> str:
 
 
 def _named(suite: Suite) -> dict[str, Any]:
-    """A configuration with its targets and jobs by name, and how the coordinator works left out."""
-    value = suite.model_dump(mode="json", exclude={"running"})
+    """A configuration with targets and jobs by name, but for what decides nothing: how it is run and told."""
+    value = suite.model_dump(mode="json", exclude={"running", "description"})
     value["targets"] = {target["name"]: target for target in value["targets"]}
     order = [job["id"] for job in value["jobs"]]
     value["jobs"] = {job["id"]: job for job in value["jobs"]}

@@ -152,10 +152,16 @@ async def _attempt(
         live.job(job.id, ended=NativeEnd(**asdict(ended)))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if stop.why in ("cancelled", "disk"):
-        return
     line.phase("check")
-    problems = await _check_again(live, job, target, attempt)
+    if stop.why in ("cancelled", "disk"):
+        if stop.why == "cancelled" and not stop.urgent:
+            # A resume will use what was answered: it must be of the target that the run began with.
+            problems, another = await _identify_again(live, job, target, attempt)
+            if another:
+                live.job(job.id, problems=tuple(live.secrets.text(problem) for problem in problems))
+        return
+    problems, _ = await _identify_again(live, job, target, attempt)
+    problems += await _freeze_again(live, job, attempt)
     line.phase("read")
     judged = await asyncio.to_thread(judge, backend, context, ended)
     problems += judged.problems
@@ -238,8 +244,12 @@ async def _running(live: Live, job: Job, lane: OpenLane | None) -> AsyncIterator
         del live.running[job.id]
 
 
-async def _check_again(live: Live, job: Job, target: Target, attempt: int) -> list[str]:
-    """What fails a job whose target or inputs are not what they were; answers of another target go aside."""
+async def _identify_again(live: Live, job: Job, target: Target, attempt: int) -> tuple[list[str], bool]:
+    """What fails a job whose target is not what it was; answers of another target go aside.
+
+    Returns:
+        What fails the job, and whether the target answered as another one.
+    """
     problems, another = await asyncio.to_thread(live.targets.look_again, target, job.id, attempt, "after")
     if problems:
         live.blocked[target.name] = problems[0]
@@ -249,11 +259,15 @@ async def _check_again(live: Live, job: Job, target: Target, attempt: int) -> li
         aside = path.with_name(f"{job.id}.not-used-{attempt}.jsonl")
         path.rename(aside)
         live.tell("answers-set-aside", {"job": job.id, "file": aside.relative_to(live.run).as_posix()})
+    return problems, another
+
+
+async def _freeze_again(live: Live, job: Job, attempt: int) -> list[str]:
+    """What fails a job whose inputs are not what they were."""
     try:
         after = await asyncio.to_thread(frozen.freeze, live.suite, live.backends, (job,))
         frozen.record(live.run, f"after-{job.id}.{attempt}", after)
         found = frozen.differences(live.frozen, after, (job.id,))
-        problems += [f"a frozen input changed during the run: {what}" for what in found]
     except AssayError as error:
-        problems.append(f"a frozen input cannot be verified any more: {error}")
-    return problems
+        return [f"a frozen input cannot be verified any more: {error}"]
+    return [f"a frozen input changed during the run: {what}" for what in found]

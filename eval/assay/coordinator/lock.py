@@ -1,8 +1,9 @@
 """`lock`: one process at a time writes into a run's directory.
 
-The system's own lock on the file is what excludes; it is gone with the process that held it, however that
-died. What stands in the file says who holds or last held it, so that a refusal can name the process and
-`assay status` can tell a live run from one that died, and from one that another machine wrote.
+The system's own lock is what excludes; it is gone with the process that held it, however that died. It lies
+on the file and on the directory itself, so that whoever removes the file as a leftover lets nobody in.
+Whether a run is live is asked of the system too (`held`): what stands in the file only says who holds or last
+held it, and a copy of the directory says the same.
 """
 
 from __future__ import annotations
@@ -44,11 +45,6 @@ class Holder(BaseModel):
     since: str
 
     @property
-    def alive(self) -> bool:
-        """Whether exactly that process still runs on this machine."""
-        return self.owner.alive
-
-    @property
     def foreign(self) -> bool:
         """Whether it ran on another machine, so that nobody here can tell whether it lives."""
         return self.owner.boot_id != boot_id() and self.host != socket.gethostname()
@@ -62,6 +58,25 @@ def read_holder(run: Path) -> Holder | None:
         return None
 
 
+def held(run: Path) -> bool:
+    """Whether a process writes into the directory now, as the system knows it, whatever the file says."""
+    for path, flags in ((run / NAME, os.O_NOFOLLOW | os.O_NONBLOCK), (run, os.O_DIRECTORY)):
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        except OSError:
+            continue
+        try:
+            # For a moment only: a process that wants it now tries again.
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            continue  # a file system without such locks
+        finally:
+            os.close(handle)
+    return False
+
+
 class RunLock:
     """The lock of one run directory, held while the block runs.
 
@@ -71,7 +86,7 @@ class RunLock:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self._handle = -1
+        self._handles: list[int] = []
 
     def __enter__(self) -> Self:
         """Take it and write who holds it.
@@ -83,14 +98,18 @@ class RunLock:
         path = self.run / NAME
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            self._handles = [handle]
+            self._handles.append(os.open(self.run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError as error:
+            self._release()
             raise VerificationError(
                 f"{path} cannot be locked, so nothing in the run is changed",
                 error.strerror or str(error),
                 f"look at it: ls -l {path}",
             ) from error
         try:
-            self._take(handle)
+            for each in self._handles:
+                self._take(each)
             holder = Holder(owner=this_process(), host=socket.gethostname(), since=now())
             data = (json.dumps(holder.model_dump(mode="json"), indent=2) + "\n").encode("utf-8")
             try:
@@ -100,17 +119,19 @@ class RunLock:
             except OSError as error:
                 raise disk_full(path, error) from error
         except BaseException:
-            os.close(handle)
+            self._release()
             raise
-        self._handle = handle
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give it back; what it says of the last holder stays."""
-        os.close(self._handle)
-        self._handle = -1
+        self._release()
+
+    def _release(self) -> None:
+        while self._handles:
+            os.close(self._handles.pop())
 
     def _take(self, handle: int) -> None:
         # A process that was killed may need a moment until it is gone.
@@ -120,6 +141,10 @@ class RunLock:
             except BlockingIOError:
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(PAUSE_S)
+            except OSError:
+                if handle == self._handles[0]:
+                    raise
+                return  # some file systems of other machines lock files alone
             else:
                 return
         holder = read_holder(self.run)

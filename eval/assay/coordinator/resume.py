@@ -21,9 +21,10 @@ from assay.coordinator.state import State, load_state
 from assay.errors import ConfigurationError, VerificationError
 from assay.files import read_json
 from assay.record.manifest import NAME as MANIFEST
+from assay.record.manifest import run_files
 from assay.run import provenance
 from assay.suite.check import check_runtime, check_suite
-from assay.suite.read import read_suite
+from assay.suite.read import gone, read_suite
 from assay.suite.suite import Suite
 
 SHOWN = 12
@@ -45,6 +46,8 @@ def resume(run: Path) -> Finished | None:
     with RunLock(run):
         state = load_state(run)
         suite = load_suite(run)
+        # A link in it would be written through, to wherever it leads.
+        run_files(run)
         if state.phase == "done" and (run / MANIFEST).exists():
             return None
         found = configuration(run, suite, state)
@@ -89,8 +92,12 @@ def configuration(run: Path, suite: Suite, state: State) -> list[str]:
     try:
         now = read_suite(reference).suite
     except ConfigurationError as error:
+        if not gone(reference):
+            return [*differ, f"the suite as it is now cannot be compared: {error.what}: {error.why}"]
         say(f"assay: the suite is taken from the run itself: {error.what}")
         return differ
+    if now.running != suite.running:
+        say("assay: [running] has changed, and is not taken over")
     return differ + [f"suite.{what}" for what in frozen.changed(suite, now)]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assay.coordinator.lock import Holder
+from assay.coordinator.lock import Holder, held
 from assay.errors import VerificationError
 from assay.files import OLDER, other_form, read_json, write_json_atomic
 from assay.record.manifest import NAME as MANIFEST
@@ -153,7 +153,7 @@ class State(BaseModel):
 
 
 def standing(run: Path, state: State, holder: Holder | None) -> Standing:
-    """What became of a run: its phase, or whether the process that writes it lives.
+    """What became of a run: its phase, or whether a process writes it.
 
     A run that found something ends with its manifest, so "done" without one is not the end yet.
 
@@ -167,7 +167,7 @@ def standing(run: Path, state: State, holder: Holder | None) -> Standing:
         return phase
     if (phase == "done" or phase == "partial") and (run / MANIFEST).exists():
         return phase
-    if holder is not None and holder.alive:
+    if held(run):
         return "live"
     return "foreign" if holder is not None and holder.foreign else "died"
 

@@ -30,6 +30,7 @@ from assay.suite.suite import Suite
 from assay.suite.target import Target
 
 FIRST = "first"
+STARTED = frozenset({"started_at", "restart_count", "state"})
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ class Targets:
         found = []
         for name, reached in self.reached.items():
             path = self._run / provenance.FOLDER / "server" / f"{FIRST}.{name}.json"
-            found += _compared(f"server.{name}", _load(path), _described(reached.identities))
+            found += compared(
+                f"server.{name}", same_start(_load(path)), same_start(_described(reached.identities))
+            )
         return found
 
     def look_again(self, target: Target, job: str, attempt: int, when: str) -> tuple[list[str], bool]:
@@ -167,7 +170,7 @@ class Targets:
             return [f'the target "{target.name}" cannot be identified any more: {error}'], False
         folder = provenance.folder(self._run) / "server"
         write_json_atomic(folder / f"{job}.{attempt}.{when}.json", found)
-        changed = _compared(f"server.{target.name}", _described(reached.identities), found)
+        changed = compared(f"server.{target.name}", _described(reached.identities), found)
         begun = f'the target "{target.name}" is not the one that the run began with'
         return [f"{begun}: {what}" for what in changed], bool(changed)
 
@@ -176,7 +179,20 @@ def _described(identities: Sequence[Identity]) -> dict[str, Any]:
     return {"endpoints": [identity.describe() for identity in identities]}
 
 
-def _compared(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def same_start(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A target's record without when its containers were started, which a pause of the run may change."""
+    return {
+        "endpoints": [
+            {**each, "container": {name: value for name, value in container.items() if name not in STARTED}}
+            if isinstance(container := each.get("container"), dict)
+            else each
+            for each in described["endpoints"]
+        ]
+    }
+
+
+def compared(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """How two records of a target differ, each with its dotted name."""
     pairs = list(zip(before["endpoints"], after["endpoints"], strict=True))
     several = len(pairs) > 1
     return [

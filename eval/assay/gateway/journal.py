@@ -168,11 +168,12 @@ class Journal:
             body = _unpacked(value["body"], str(value["form"]))
         except (ValueError, KeyError, zlib.error):
             body = b""
-        if sha256_bytes(body) != value["digest"]:
-            raise self._altered(place.offset, "its answer has another digest")
-        return Answer(
+        answer = Answer(
             value["status"], value["headers"], body, value["prompt_tokens"], value["completion_tokens"]
         )
+        if digest_of(value["key"], answer) != value["digest"]:
+            raise self._altered(place.offset, "its answer has another digest")
+        return answer
 
     def keep(self, key: str, answer: Answer) -> asyncio.Future[Place]:
         """Append an answer; the future is done when it is on the disk.
@@ -260,12 +261,20 @@ def _line(number: int, item: _Waiting) -> bytes:
         "endpoint": item.answer.endpoint,
         "seconds": item.answer.seconds,
         "headers": dict(item.answer.headers),
-        "digest": sha256_bytes(item.answer.body),
+        "digest": digest_of(item.key, item.answer),
         "form": form,
         "body": body,
     }
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8") + b"\n"
+
+
+def digest_of(key: str, answer: Answer) -> str:
+    """SHA-256 over a kept answer: its request's key, status, headers and counts as JSON, then the body."""
+    head = [key, answer.status, dict(answer.headers), answer.prompt_tokens, answer.completion_tokens]
+    return sha256_bytes(
+        json.dumps(head, sort_keys=True, separators=(",", ":")).encode("ascii") + b"\n" + answer.body
+    )
 
 
 def _packed(body: bytes) -> tuple[str, str]:

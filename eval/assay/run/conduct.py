@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import itertools
 import json
 import threading
 import time
@@ -82,16 +83,15 @@ def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None =
         progress.declared = declared or progress.declared
         with RunLock(progress.run), progress.telling():
             say(f"assay: run directory: {progress.run}")
-            return _conduct(progress, key, Scratch(private / progress.run.name), asked)
+            return _conduct(progress, key, private, asked)
 
 
-def _conduct(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellation) -> Finished:
+def _conduct(progress: Progress, key: Key | None, private: Path, asked: Cancellation) -> Finished:
     begin = time.monotonic()
     progress.tell("run-started", {"profile": progress.plan.profile, "digest": progress.plan.digest})
     try:
+        scratch = private_folder(private, progress.run.name)
         try:
-            scratch.path.mkdir(mode=0o700)
-            write_json_atomic(scratch.path / OWNER, this_process().model_dump(mode="json"))
             _ask(progress, key, scratch, asked)
         finally:
             scratch.remove()
@@ -104,6 +104,24 @@ def _conduct(progress: Progress, key: Key | None, scratch: Scratch, asked: Cance
             progress.save(phase, str(error), getattr(error, "exit_code", RunError.exit_code))
             progress.tell("run-ended", {"status": phase, "error": str(error)})
         raise
+
+
+def private_folder(private: Path, name: str) -> Scratch:
+    """A private folder for a run, and for no other: one of its name may be live in another place.
+
+    Args:
+        private: Where such folders are made.
+        name: The run directory's.
+    """
+    for number in itertools.count(1):
+        path = private / (name if number == 1 else f"{name}.{number}")
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        break
+    write_json_atomic(path / OWNER, this_process().model_dump(mode="json"))
+    return Scratch(path)
 
 
 def forget_the_dead(private: Path) -> None:

@@ -86,6 +86,12 @@ def read_suite(reference: str, environ: Mapping[str, str] | None = None) -> Aske
     )
 
 
+def gone(reference: str) -> bool:
+    """Whether a reference names a file that is not there any more."""
+    named, _ = split(reference)
+    return named.endswith((".toml", ".json")) and not os.path.lexists(named)
+
+
 def split(reference: str) -> tuple[str, str | None]:
     """A reference without its list, and the list's name; None where it names none."""
     named, colon, chosen = reference.rpartition(":")
