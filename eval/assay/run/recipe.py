@@ -1,8 +1,8 @@
 """How an entry would be resumed by the evaluator's own command, as it would have to be typed.
 
-Assay resumes no run: a run is a value. Upstream's command can, and whoever wants that needs what the run
-had: the working directory with its link to the data, the offline variables, the variable of the key, and the
-resolved configuration, which the command compares with its own. All of it is recorded in
+Assay resumes no run of a profile: it is a value. Upstream's command can, and whoever wants that needs what
+the run had: the working directory with its link to the data, the offline variables, the variable of the key,
+and the resolved configuration, which the command compares with its own. All of it is recorded in
 `provenance/launch/`; the private folders are made anew, since a run removes its own. What comes of it is not
 this run any more: the command rewrites the native records in their place.
 """
