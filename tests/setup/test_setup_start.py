@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from assay.errors import PrerequisiteError
+from assay.paths import ROOT
 from assay.setup import named, require
-from assay.setup.start import evaluator_of
+from assay.setup.start import NEEDS, evaluator_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +62,8 @@ def test_an_environment_that_was_made_elsewhere_is_not_taken_for_this_one(tmp_pa
         with pytest.raises(PrerequisiteError, match=re.escape(why)) as caught:
             require(environment)
         assert caught.value.next == "eval/scripts/setup assay"
+
+
+def test_every_script_starts_in_an_environment_but_those_that_need_none() -> None:
+    scripts = {path.name for path in (ROOT / "eval" / "scripts").iterdir() if path.suffix != ".sh"}
+    assert scripts - NEEDS.keys() == {"setup", "doctor"}

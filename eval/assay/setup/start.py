@@ -27,6 +27,7 @@ NEEDS = {
     "data": ("assay",),
     "sandbox": ("assay", "verifiers"),
     "audit": ("assay",),
+    "resume": ("assay",),
     "reward": ("assay",),
     "test": ("assay", "tests", "verifiers", "evalscope", "inspect"),
 }
