@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,9 +17,11 @@ from typing import Any
 
 import pytest
 
+from assay.backends.base import Command
 from assay.coordinator import frozen
 from assay.coordinator.directory import attempt_folder, journal, launch_folder, new_directory
 from assay.coordinator.frozen import Frozen
+from assay.coordinator.live import Live
 from assay.coordinator.lock import Holder, RunLock, held, read_holder
 from assay.coordinator.resume import configuration
 from assay.coordinator.state import (
@@ -35,6 +38,9 @@ from assay.coordinator.state import (
 from assay.coordinator.targets import compared, same_start
 from assay.errors import ConfigurationError, RunError, VerificationError
 from assay.paths import EVAL
+from assay.run.key import Key
+from assay.run.native import Scratch
+from assay.run.server_check import leaks
 from assay.run.state import Owner, this_process
 from assay.suite.read import read_suite
 from assay.suite.suite import Suite
@@ -292,3 +298,29 @@ def test_a_container_that_was_started_again_is_the_same_target_for_a_resume_and_
     assert [what.partition(" ")[0] for what in differences(id="b", started_at="2")] == [
         "server.x[0].container.id"
     ]
+
+
+def test_what_a_child_is_given_in_secret_is_in_no_record_and_looked_for_at_the_end(tmp_path: Path) -> None:
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        live = Live(tmp_path, suite(), {}, {}, state(), Scratch(tmp_path), loop)
+    live.lanes.add("key-of-a-lane-0451")
+    proxy = "http://someone:pass%2Fword-0451@proxy.example:3128"
+    command = Command(
+        words=["evaluator", "search-key-0451"],
+        environment={"HTTPS_PROXY": proxy, "NO_PROXY": "127.0.0.1", "ODD": "http://[@"},
+        cwd=tmp_path,
+        secrets={"SEARCH_KEY": Key("search-key-0451"), "LANE_KEY": Key("key-of-a-lane-0451")},
+    )
+    live.launched("one", 1, command)
+    told = (launch_folder(tmp_path, "one") / "command.1.json").read_text()
+    assert json.loads(told)["environment"]["HTTPS_PROXY"] == "http://someone:***@proxy.example:3128"
+    for secret in ("search-key-0451", "pass%2Fword-0451", "pass/word-0451", "key-of-a-lane-0451"):
+        assert secret not in told
+        assert secret not in live.secrets.text(f"it said {secret}")
+    assert {name: key.reveal() for name, key in live.given.items()} == {
+        "SEARCH_KEY": "search-key-0451",
+        "HTTPS_PROXY": "pass/word-0451",
+    }
+    (tmp_path / "native.json").write_text('{"key": "search-key-0451"}')
+    (problem,) = leaks(tmp_path, live.given["SEARCH_KEY"], "the secret of SEARCH_KEY")
+    assert problem.startswith("native.json holds the secret of SEARCH_KEY")

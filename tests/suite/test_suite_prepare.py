@@ -12,6 +12,7 @@ from assay.backends import registry
 from assay.backends.mock import Mock
 from assay.errors import ConfigurationError, PrerequisiteError
 from assay.suite.job import Job
+from assay.suite.key import refuse_own_keys
 from assay.suite.prepare import prepare
 from assay.suite.read import read_suite
 from assay.suite.target import Target
@@ -70,3 +71,15 @@ def test_missing_data_are_told_before_anything_is_set_up(
     with pytest.raises(PrerequisiteError, match="aime24"):
         prepare(suite, KEYED)
     assert backend.told == []
+
+
+def test_a_key_that_looks_like_a_word_is_found_in_its_own_suite_and_in_a_comment(tmp_path: Path) -> None:
+    asked = read_suite(str(write(tmp_path)), KEYED)
+    key = KEYED["MODEL_API_KEY"]
+    refuse_own_keys(asked.suite, asked.text, KEYED)
+    described = asked.suite.model_copy(update={"description": f"with {key}"})
+    for suite, text in ((described, asked.text), (asked.suite, f"{asked.text}# {key}\n")):
+        with pytest.raises(ConfigurationError, match="holds the key of its target") as refused:
+            refuse_own_keys(suite, text, KEYED)
+        assert key not in str(refused.value)
+    refuse_own_keys(described, asked.text, {"MODEL_API_KEY": "description"})

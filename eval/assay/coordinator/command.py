@@ -20,6 +20,7 @@ from assay.record.suite_results import recompute
 from assay.record.suite_summary import SuiteSummary
 from assay.record.summary import EXIT_CODES
 from assay.suite.check import check_suite
+from assay.suite.key import refuse_own_keys
 from assay.suite.prepare import prepare
 from assay.suite.read import read_suite
 
@@ -38,6 +39,7 @@ def run_suite(reference: str, runs: Path, as_json: bool) -> int:
     say(f"assay: {suite.name}: {suite.description}")
     say(f"assay: {len(suite.jobs)} jobs, {suite.running.max_parallel_jobs} at once; targets: {slots}")
     check_suite(suite)
+    refuse_own_keys(suite, asked.text, os.environ)
     prepare(suite, os.environ)
     # A resume reads the same file again, wherever it is typed.
     named = reference if asked.path is None else reference.replace(str(asked.path), str(asked.path.resolve()))

@@ -189,6 +189,7 @@ async def _lane(
     spent = gateway.Spent(**live.state.job(job.id).spent.model_dump())
     lane = around.gateway.open(job.id, around.pools[target.name], path, job.budget, spent)
     live.secrets.add(lane.lane.key)
+    live.lanes.add(lane.lane.key.reveal())
     try:
         grant.follow(lambda slots: setattr(lane, "limit", slots))
         grant.demand(lambda: lane.in_flight + lane.waiting)

@@ -16,13 +16,14 @@ from assay.backends.base import Backend, Command, Expected
 from assay.coordinator.directory import LOG, launch_folder
 from assay.coordinator.events import Events
 from assay.coordinator.frozen import Frozen
-from assay.coordinator.redact import Secrets
+from assay.coordinator.redact import Secrets, password
 from assay.coordinator.runlog import RunLog
 from assay.coordinator.state import Phase, Spent, State, save_state
 from assay.coordinator.stop import Stop
 from assay.coordinator.targets import Targets
 from assay.errors import AssayError
 from assay.files import disk_full, write_json_atomic
+from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.suite.suite import Suite
 
@@ -63,6 +64,8 @@ class Live:
         blocked: Why a target is asked nothing more, by its name.
         running: The jobs whose children run, by id.
         full: The first error of a full disk.
+        lanes: Keys of lanes, which open nothing once the run has ended.
+        given: What else children were given that is secret, by its variable.
     """
 
     run: Path
@@ -79,6 +82,8 @@ class Live:
     blocked: dict[str, str] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     full: Exception | None = None
+    lanes: set[str] = field(default_factory=set)
+    given: dict[str, Key] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Open what is written into the run all the time, and begin to count its seconds."""
@@ -155,8 +160,12 @@ class Live:
 
     def launched(self, job: str, attempt: int, command: Command) -> None:
         """Record how a job's child is started: its command, and its environment but for the secrets."""
-        for key in command.secrets.values():
+        passwords = {name: password(value) for name, value in command.environment.items()}
+        given = {**command.secrets, **{name: key for name, key in passwords.items() if key is not None}}
+        for name, key in given.items():
             self.secrets.add(key)
+            if key.reveal() not in self.lanes:
+                self.given[name] = key
         number = self._launched[job] = self._launched.get(job, 0) + 1
         value = {
             "attempt": attempt,

@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from assay.run.identity import REDACTED
 from assay.run.key import Key
@@ -57,3 +57,12 @@ class Secrets:
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         return value
+
+
+def password(value: str) -> Key | None:
+    """The password in an address, as a proxy's has one; None where a value is none or has none."""
+    try:
+        found = urlsplit(value).password if "://" in value and "@" in value else None
+    except ValueError:
+        return None
+    return Key(unquote(found)) if found else None

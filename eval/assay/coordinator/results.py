@@ -31,6 +31,8 @@ from assay.suite.suite import Suite
 def write(live: Live) -> SuiteSummary:
     """Write rows and summary of a run; RunError when the disk is full."""
     problems = [problem for key in live.targets.known_keys() for problem in leaks(live.run, key)]
+    for name, key in live.given.items():
+        problems += leaks(live.run, key, f"the secret of {name}")
     records = job_records(
         live.run, live.suite, live.state, live.backends, live.data, live.scratch.folder("read")
     )

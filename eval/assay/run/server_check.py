@@ -39,10 +39,15 @@ def look_again(run: Path, entry: str, when: str, endpoint: Endpoint, first: Iden
     return [f"{entry}: the server is not the one that the run began with: {what}" for what in changed]
 
 
-def leaks(run: Path, key: Key | None) -> list[str]:
-    """What fails a run whose files hold the endpoint's key, because a server repeated it in its answers.
+def leaks(run: Path, key: Key | None, whose: str = "the endpoint's key") -> list[str]:
+    """What fails a run whose files hold a key, because a server or an evaluator repeated it.
 
     The evaluator's own records are left as they are: such a run must not be handed on.
+
+    Args:
+        run: The run directory.
+        key: The key; None for none.
+        whose: What it is called.
     """
     if key is None or len(key.reveal()) < SHORTEST_SECRET:
         return []
@@ -50,7 +55,7 @@ def leaks(run: Path, key: Key | None) -> list[str]:
     spellings = {secret.encode(), json.dumps(secret)[1:-1].encode()}
     files = sorted(path for path in run.rglob("*") if stat.S_ISREG(path.lstat().st_mode))
     found = [path.relative_to(run).as_posix() for path in files if _holds(path, spellings)]
-    return [f"{name} holds the endpoint's key: hand this run to nobody, and change the key" for name in found]
+    return [f"{name} holds {whose}: hand this run to nobody, and change the key" for name in found]
 
 
 def _holds(path: Path, spellings: set[bytes]) -> bool:
