@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from suites import NOBODY, Counting, asking, findings, quiet, write
 
+from assay.gateway.journal import Journal
 from toy_checkout import WAIT_S, Toy, processes, until
 
 pytestmark = pytest.mark.slow
@@ -374,3 +376,24 @@ def test_kill_9_at_any_moment_loses_only_what_was_in_flight_and_ends_in_the_same
 @pytest.mark.long
 def test_kill_9_at_a_hundred_moments(undisturbed: Undisturbed, runs: Path) -> None:
     kill_at_random(undisturbed, runs, seed=17, kills=100)
+
+
+def test_a_resume_whose_evaluator_asks_otherwise_than_before_says_so(
+    toy: Toy, runs: Path, tmp_path: Path
+) -> None:
+    async def reworded(path: Path) -> None:
+        """Keep an answer once more, as the answer to a request that will not be asked again."""
+        journal = Journal(path, lambda kind, fields: None)
+        key = json.loads(path.read_bytes().split(b"\n")[0])["key"]
+        place = journal.take(key)
+        assert place is not None
+        await journal.keep("0" * 64, await journal.read(place))
+        await journal.close()
+
+    with Counting(delay_s=0.02) as server:
+        suite = write(tmp_path / "reworded.toml", {"local": server.target(2)}, [asking(items=30)])
+        with cancelled(toy, runs, suite, server) as run:
+            asyncio.run(reworded(run / "answers" / "asking.jsonl"))
+            assert toy.run("resume", run).code == 0
+    (job,) = json.loads((run / "summary.json").read_bytes())["jobs"]
+    assert [note for note in job["notes"] if note.startswith("1 answer(s) of earlier attempts were not")]

@@ -149,6 +149,7 @@ async def _attempt(
             context.launch.mkdir(parents=True, exist_ok=True)
             async with _running(live, job, lane), _bounds(live, job, lane, stop):
                 ended = await backend.run(context)
+            left = lane.unclaimed if lane is not None and not stop.asked else 0
         live.job(job.id, ended=NativeEnd(**asdict(ended)))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -165,14 +166,25 @@ async def _attempt(
     line.phase("read")
     judged = await asyncio.to_thread(judge, backend, context, ended)
     problems += judged.problems
+    notes = [*judged.notes, *_unclaimed(left)]
     live.job(
         job.id,
         phase="ended",
         verdict="failed" if problems else judged.verdict,
         done=judged.done,
         problems=tuple(live.secrets.text(problem) for problem in problems),
-        notes=tuple(live.secrets.text(note) for note in judged.notes),
+        notes=tuple(live.secrets.text(note) for note in notes),
     )
+
+
+def _unclaimed(left: int) -> list[str]:
+    """What a reader must know where an evaluator did not ask again what it had asked before it was ended."""
+    if not left:
+        return []
+    return [
+        f"{left} answer(s) of earlier attempts were not asked for again: the evaluator words its requests "
+        "otherwise each time, so an undisturbed run may have found something else"
+    ]
 
 
 @asynccontextmanager

@@ -132,6 +132,7 @@ def _record(
             effort=effort,
         )
     own = [problem for problem in state.problems if problem not in normalised.problems]
+    said = [note for note in state.notes if note not in normalised.notes]
     return JobRecord(
         job=job,
         planned=planned,
@@ -142,7 +143,7 @@ def _record(
         sampling=normalised.sampling,
         baselines=normalised.baselines,
         problems=(*normalised.problems, *own),
-        notes=(*normalised.notes, *_end(state)),
+        notes=(*normalised.notes, *said, *_end(state)),
         cancelled=cancelled,
         budget=state.budget,
         error=state.error,

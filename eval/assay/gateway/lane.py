@@ -129,6 +129,11 @@ class OpenLane:
         return self._spent
 
     @property
+    def unclaimed(self) -> int:
+        """Kept answers of earlier lives that nobody has asked for in this one, so far."""
+        return self._journal.unclaimed
+
+    @property
     def failure(self) -> AssayError | None:
         """Why nothing can be kept any more, a full disk most likely; None while all is well."""
         return self._journal.failure
