@@ -275,6 +275,9 @@ def test_a_budget_ends_a_job_as_partial_and_a_resume_asks_no_more(
         asked = len(server.requests)
         assert 5 <= asked <= 7
         assert job_state(run, "asking")["budget"] == "tokens"
+        told = toy.run("status", run)
+        assert "a new run, with another budget" in told.out
+        assert "next: assay resume" not in told.out, "it would ask nothing"
         again = toy.run("resume", run, "--json")
         assert again.code == 4, again.err
         assert len(server.requests) == asked

@@ -117,7 +117,12 @@ def _advice(run: Path, state: State, stands: Standing, holder: Holder | None) ->
         lines.append(f"{gone}; every answer that it had is kept")
     if stands == "foreign" and holder is not None:
         lines.append(f"it was last written on {holder.host}: from here nobody can tell whether it lives")
-    if stands not in ("live", "done", "foreign"):
+    left = [job for job in state.jobs if job.verdict != "done" or job.phase != "ended"]
+    if stands == "partial" and left and all(job.budget is not None for job in left):
+        lines.append(
+            "what its budget left unasked stays missing; a new run, with another budget, would ask it"
+        )
+    elif stands not in ("live", "done", "foreign"):
         lines.append(f"next: assay resume {run}")
     return lines
 
