@@ -14,11 +14,11 @@ from served import record, verdict
 
 from assay import sandbox
 from assay.run.container import search
-from toy_checkout import Toy, until
+from toy_checkout import ROOT, Toy, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-HERE = Path(__file__).parent
+STANDIN = ROOT / "tests" / "standin.py"
 # The stand-in at the container's own address, until the container is stopped.
 SERVE = """\
 import signal, socket, sys
@@ -47,7 +47,7 @@ def serving(image: sandbox.SandboxImage) -> Iterator[tuple[Container, str]]:
         detach=True,
         init=True,
         ports={"8000/tcp": ("127.0.0.1", port)},
-        volumes={str(HERE): {"bind": "/standin", "mode": "ro"}},
+        volumes={str(STANDIN): {"bind": "/standin/standin.py", "mode": "ro"}},
         restart_policy={"Name": "always"},
     )
     url = f"http://127.0.0.1:{port}/v1"
