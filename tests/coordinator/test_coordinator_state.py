@@ -19,7 +19,7 @@ import pytest
 
 from assay.backends.base import Command
 from assay.coordinator import frozen
-from assay.coordinator.directory import attempt_folder, journal, launch_folder, new_directory
+from assay.coordinator.directory import attempt_folder, journal, launch_folder
 from assay.coordinator.frozen import Frozen
 from assay.coordinator.live import Live
 from assay.coordinator.lock import Holder, RunLock, held, read_holder
@@ -38,6 +38,7 @@ from assay.coordinator.state import (
 from assay.coordinator.targets import compared, same_start
 from assay.errors import ConfigurationError, RunError, VerificationError
 from assay.paths import EVAL
+from assay.run.directory import new_directory
 from assay.run.key import Key
 from assay.run.native import Scratch
 from assay.run.server_check import leaks
@@ -211,7 +212,7 @@ def test_no_name_of_a_job_leads_out_of_the_run(tmp_path: Path) -> None:
 
 def test_a_directory_is_named_by_suite_moment_and_configuration_and_made_once(tmp_path: Path) -> None:
     small = suite()
-    first, second = new_directory(small, tmp_path), new_directory(small, tmp_path)
+    first, second = (new_directory(small.name, small.digest, tmp_path) for _ in range(2))
     assert first != second
     assert re.fullmatch(rf"small\.\d{{8}}T\d{{6}}Z-{small.digest[:8]}", first.name)
 

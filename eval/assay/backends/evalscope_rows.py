@@ -20,7 +20,7 @@ from assay.record.native import (
     is_empty,
     output_digest,
 )
-from assay.record.sample import Sample, Seconds
+from assay.record.sample import NEVER, Sample, Seconds
 from assay.suite.job import Job
 
 # EvalScope's word for a finish reason, where the protocol has another.
@@ -77,6 +77,7 @@ def rows(source: Source, record: Record) -> Iterator[Sample]:
 def _blank(source: Source, task: Task, family: str) -> dict[str, Any]:
     """The row of a sample of which nothing but the plan is known."""
     return {
+        **NEVER,
         "entry": source.job.id,
         "task_key": f"{task.subset}/{task.group}",
         "rollout": task.rollout,
@@ -84,22 +85,6 @@ def _blank(source: Source, task: Task, family: str) -> dict[str, Any]:
         "family": family,
         "cluster": task.question,
         "prompt_digest": task.prompt,
-        "answer_digest": None,
-        "output_digest": None,
-        "reward": None,
-        "rewards": {},
-        "status": "missing",
-        "error": None,
-        "empty": False,
-        "finish_reason": None,
-        "stop_condition": None,
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "turns": None,
-        "attempts": 0,
-        "seconds": Seconds(),
-        "record": None,
-        "line": None,
     }
 
 

@@ -26,7 +26,7 @@ from assay.record.native import (
     prompt_digest,
     read_objects,
 )
-from assay.record.sample import Sample, Seconds, Status
+from assay.record.sample import NEVER, Sample, Seconds, Status
 from assay.suite.job import Job
 
 PLANNED = "planned.jsonl"
@@ -166,32 +166,13 @@ def _row(
         "record": None if value is None else told,
         "line": line,
     }
-    return Sample.model_validate({**NOTHING, **found, **common})
+    return Sample.model_validate({**NEVER, **found, **common})
 
 
 def seed_of(job: Job, rollout: int) -> int | None:
     """The seed of a rollout's requests: each repeat of a sampled job has its own, from the job's on."""
     seed = job.generation.seed
     return seed if seed is None or not job.generation.sampled else seed + rollout
-
-
-NOTHING: Mapping[str, Any] = {
-    "prompt_digest": None,
-    "answer_digest": None,
-    "output_digest": None,
-    "reward": None,
-    "rewards": {},
-    "status": "missing",
-    "error": None,
-    "empty": False,
-    "finish_reason": None,
-    "stop_condition": None,
-    "prompt_tokens": None,
-    "completion_tokens": None,
-    "turns": None,
-    "attempts": 0,
-    "seconds": Seconds(),
-}
 
 
 def _found(value: Mapping[str, Any], primary: str) -> dict[str, Any]:

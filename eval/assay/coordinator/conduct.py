@@ -20,7 +20,6 @@ from assay.backends import registry
 from assay.backends.base import Backend
 from assay.console import say
 from assay.coordinator import frozen
-from assay.coordinator.directory import new_directory
 from assay.coordinator.job import Around, conduct_job
 from assay.coordinator.live import Live
 from assay.coordinator.lock import RunLock
@@ -39,6 +38,7 @@ from assay.record.manifest import write_manifest
 from assay.record.suite_summary import SuiteSummary
 from assay.run import provenance
 from assay.run.conduct import forget_the_dead, private_folder
+from assay.run.directory import new_directory
 from assay.run.native import Scratch
 from assay.run.state import now
 from assay.run.watch import SIGNALS
@@ -75,7 +75,7 @@ def conduct(asked: Asked, reference: str, runs: Path) -> Finished:
         AssayError: nothing could be asked at all, or the disk is full; the run's directory then holds why.
     """
     suite = asked.suite
-    run = new_directory(suite, runs)
+    run = new_directory(suite.name, suite.digest, runs)
     with RunLock(run):
         jobs = tuple(JobState(id=job.id) for job in suite.jobs)
         state = State(suite=suite.name, phase="starting", started_at=now(), jobs=jobs)

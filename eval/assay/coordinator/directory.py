@@ -1,4 +1,4 @@
-"""A suite's run directory: where each thing lies in it, and how it is made.
+"""A suite's run directory: where each thing lies in it.
 
 It is named by suite, moment and configuration, made once, and written into by one process at a time
 (`assay.coordinator.lock`). Ids of jobs are one path segment by their pattern; they are held against that here
@@ -8,8 +8,6 @@ again, because a path made of a stranger's text is where a run would write outsi
 from __future__ import annotations
 
 import re
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,34 +16,10 @@ from assay.errors import ConfigurationError, VerificationError
 from assay.files import OLDER, other_form, read_json
 from assay.plan import NAME as RESOLVED
 from assay.profile import SEGMENT, describe
-from assay.run.directory import DIRECTORY_ATTEMPTS
 from assay.suite.suite import SCHEMA, Suite
 
 LOG = "run.log"
 ANSWERS = "answers"
-
-
-def new_directory(suite: Suite, runs: Path) -> Path:
-    """Make a directory for a run of the suite.
-
-    Raises:
-        ConfigurationError: a directory of that name is already there; it is left alone.
-    """
-    for attempt in range(DIRECTORY_ATTEMPTS):
-        run = runs / f"{suite.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{suite.digest[:8]}"
-        try:
-            run.mkdir(mode=0o755)
-        except FileExistsError:
-            # Another run of this suite began in this second: the next one is free, unless something is odd.
-            if attempt + 1 < DIRECTORY_ATTEMPTS:
-                time.sleep(1.0)
-        else:
-            return run
-    raise ConfigurationError(
-        f"{run} is already there",
-        "a run never writes into another's directory",
-        f"move it away, or give another place: --runs DIR (see: ls {runs})",
-    )
 
 
 def segment(name: str) -> str:

@@ -7,6 +7,7 @@ the claim (no isolation, truncation, failures) is above the table, not below it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TextIO, cast
 
 from rich.console import Console
@@ -177,16 +178,21 @@ FOOTNOTES = (
 
 def show(summary: Summary, stderr: bool) -> None:
     """Print headlines, table and footnotes, to stderr when stdout is wanted for JSON."""
+    present(headlines(summary), table(summary), FOOTNOTES, stderr)
+
+
+def present(above: Iterable[str], grid: Table, below: Iterable[str], stderr: bool) -> None:
+    """Print lines, a table and more lines, to stderr when stdout is wanted for JSON."""
     stream = cast("TextIO", Diagnostics()) if stderr else sys.stdout
     console = Console(file=stream, soft_wrap=True, highlight=False, markup=False)
     # Captured, so that a reader who went away is the command's to notice and not the library's.
     with console.capture() as captured:
-        for line in headlines(summary):
+        for line in above:
             console.print(printable(line))
         console.print()
-        console.print(table(summary))
+        console.print(grid)
         console.print()
-        for line in FOOTNOTES:
+        for line in below:
             console.print(line)
     stream.write(captured.get())
 

@@ -8,7 +8,7 @@ a limit that cuts answers is a finding about the run and not about the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -93,6 +93,28 @@ class Sample(BaseModel):
         if (self.reward is not None) != (self.status in ("scored", "truncated")):
             raise ValueError(f"a row that is {self.status} has the reward {self.reward}")
         return self
+
+
+# What the row of a rollout says that never happened, but for which one it is.
+NEVER: Mapping[str, Any] = {
+    "prompt_digest": None,
+    "answer_digest": None,
+    "output_digest": None,
+    "reward": None,
+    "rewards": {},
+    "status": "missing",
+    "error": None,
+    "empty": False,
+    "finish_reason": None,
+    "stop_condition": None,
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "turns": None,
+    "attempts": 0,
+    "seconds": Seconds(),
+    "record": None,
+    "line": None,
+}
 
 
 class PlannedTask(BaseModel):

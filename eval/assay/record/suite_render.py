@@ -5,17 +5,14 @@ What limits a claim stands above the table: failures, cuts, silence, records tha
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from typing import TextIO, cast
 
-from rich.console import Console
 from rich.table import Table
 
-from assay.console import Diagnostics, printable
+from assay.console import printable
 from assay.record.asked import words
 from assay.record.dataset_result import DatasetResult
-from assay.record.render import number, pins_said, plain, repeats_said
+from assay.record.render import number, pins_said, plain, present, repeats_said
 from assay.record.scores import FamilyScore
 from assay.record.statistics import Bounds
 from assay.record.suite_summary import SuiteSummary
@@ -149,18 +146,7 @@ def interval(job: DatasetResult | FamilyScore) -> str:
 
 def show(summary: SuiteSummary, stderr: bool) -> None:
     """Print headlines, table and footnotes, to stderr when stdout is wanted for JSON."""
-    stream = cast("TextIO", Diagnostics()) if stderr else sys.stdout
-    console = Console(file=stream, soft_wrap=True, highlight=False, markup=False)
-    # Captured, so that a reader who went away is the command's to notice and not the library's.
-    with console.capture() as captured:
-        for line in headlines(summary):
-            console.print(printable(line))
-        console.print()
-        console.print(table(summary))
-        console.print()
-        for line in FOOTNOTES:
-            console.print(line)
-    stream.write(captured.get())
+    present(headlines(summary), table(summary), FOOTNOTES, stderr)
 
 
 def table(summary: SuiteSummary) -> Table:

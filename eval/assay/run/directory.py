@@ -22,7 +22,7 @@ def create(plan: Plan, runs: Path) -> Progress:
     Raises:
         ConfigurationError: a directory of that name is already there; it is left alone.
     """
-    run = _new_directory(plan, runs)
+    run = new_directory(plan.profile, plan.digest, runs)
     entries = tuple(EntryState(name=entry.name, planned=entry.planned) for entry in plan.entries)
     state = State(
         profile=plan.profile, phase="starting", owner=this_process(), started_at=now(), entries=entries
@@ -33,13 +33,23 @@ def create(plan: Plan, runs: Path) -> Progress:
     return progress
 
 
-def _new_directory(plan: Plan, runs: Path) -> Path:
+def new_directory(name: str, digest: str, runs: Path) -> Path:
+    """Make a directory for a run.
+
+    Args:
+        name: Of the profile or the suite.
+        digest: Of what is asked; its beginning is part of the directory's name.
+        runs: Where it is made.
+
+    Raises:
+        ConfigurationError: a directory of that name is already there; it is left alone.
+    """
     for attempt in range(DIRECTORY_ATTEMPTS):
-        run = runs / f"{plan.profile}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{plan.digest[:8]}"
+        run = runs / f"{name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{digest[:8]}"
         try:
             run.mkdir(mode=0o755)
         except FileExistsError:
-            # Another run of this plan began in this second: the next one is free, unless something is odd.
+            # Another run of it began in this second: the next one is free, unless something is odd.
             if attempt + 1 < DIRECTORY_ATTEMPTS:
                 time.sleep(1.0)
         else:
