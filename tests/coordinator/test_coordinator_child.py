@@ -140,6 +140,14 @@ def test_a_progress_bar_without_line_ends_does_not_fill_the_memory_and_shows_its
     assert output.last == "19999 of 19999"
 
 
+def test_of_a_long_last_line_the_beginning_is_remembered_and_the_log_has_it_whole() -> None:
+    log: list[str] = []
+    output = Output(Secrets(), log.append)
+    output.data_received(b"before\n{" + b"x" * 5000 + b"}\n")
+    assert log[-1] == "{" + "x" * 5000 + "}"
+    assert output.last == "before | {" + "x" * 299 + " ..."
+
+
 def test_how_far_a_child_is_is_told_when_it_changes_and_at_its_end(tmp_path: Path) -> None:
     count = tmp_path / "count"
 

@@ -14,6 +14,7 @@ from assay.console import printable
 from assay.coordinator.redact import Secrets
 
 LAST_LINES = 4
+REMEMBERED_CHARACTERS = 300  # of each; the log has the whole line
 LONGEST_LINE = 1 << 16
 # The longest spelling of the longest key (4,096 characters, each quoted as three, or as six in JSON).
 LONGEST_SECRET = 6 * 4096
@@ -70,5 +71,10 @@ class Output(asyncio.Protocol):
         if len(text) > LONGEST_LINE:
             text = f"{text[:LONGEST_LINE]} ... (cut)"
         if text.strip():
-            self._last.append(text.strip()[:LONGEST_LINE])
+            self._last.append(_begin(text.strip()))
             self._log(text.rstrip())
+
+
+def _begin(text: str) -> str:
+    """The beginning of a line, which is enough to know it by."""
+    return text if len(text) <= REMEMBERED_CHARACTERS else f"{text[:REMEMBERED_CHARACTERS]} ..."
