@@ -27,9 +27,11 @@ def test_a_profiles_run_tells_its_entries_and_is_locked_while_it_runs(toy: Toy, 
     ]
     assert (rows[2]["finished"], rows[2]["native_exit_code"], rows[3]["status"]) == (6, 0, "done")
     assert "events.jsonl" in (run / "manifest.json").read_text()
-    resumed = toy.run("resume", run)
-    assert resumed.code == 2
+    before = (run / "manifest.json").read_bytes()
+    resumed = toy.run("resume", run, "--json")
+    assert (resumed.code, resumed.json["status"]) == (0, "done"), resumed.err
     assert "nothing is left to be asked" in resumed.err
+    assert (run / "manifest.json").read_bytes() == before
 
 
 def test_a_resume_of_a_profiles_run_says_what_to_do_instead(toy: Toy, runs: Path) -> None:

@@ -229,3 +229,13 @@ def checked_arguments(backend: Backend, job: Job) -> Any:
 def arguments_of(backend: Backend, job: Job) -> Any:
     """The job's backend arguments as the backend's own model; ValidationError when they do not fit."""
     return backend.arguments.model_validate(dict(job.backend_args))
+
+
+def require_endpoint(job: Job, target: Target, instead: str = "name a target with an endpoint") -> None:
+    """Raise ConfigurationError, with what to do instead, where a job asks and its target has no endpoint."""
+    if target.protocol == "none":
+        raise ConfigurationError(
+            f'job {job.id} asks, and nobody answers at the target "{target.name}"',
+            'its protocol is "none"',
+            instead,
+        )

@@ -26,6 +26,7 @@ from assay.backends.base import (
     Reached,
     arguments_of,
     checked_arguments,
+    require_endpoint,
 )
 from assay.backends.evalscope_arguments import Arguments, check
 from assay.backends.evalscope_benchmarks import (
@@ -65,12 +66,7 @@ class EvalScope:
     def validate(self, job: Job, target: Target) -> None:
         """Refuse options that are unknown or contradict each other."""
         check(job, checked_arguments(self, job))
-        if target.protocol == "none":
-            raise ConfigurationError(
-                f'job {job.id} asks, and nobody answers at the target "{target.name}"',
-                'its protocol is "none"',
-                "name a target with an endpoint",
-            )
+        require_endpoint(job, target)
 
     def plan(self, job: Job, target: Target) -> Expected:
         """What the benchmark is known to hold, or the user's own files do."""

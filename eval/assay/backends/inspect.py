@@ -24,6 +24,7 @@ from assay.backends.base import (
     Reached,
     arguments_of,
     checked_arguments,
+    require_endpoint,
 )
 from assay.backends.inspect_arguments import LOCAL, PUBLISHED, Arguments, check
 from assay.backends.inspect_records import PLANNED, SAMPLES, Record, load, reported, rows, seed_of
@@ -52,12 +53,7 @@ class Inspect:
     def validate(self, job: Job, target: Target) -> None:
         """Refuse options that are unknown or contradict each other, and a task that nobody has."""
         check(job, checked_arguments(self, job))
-        if target.protocol == "none":
-            raise ConfigurationError(
-                f'job {job.id} asks, and nobody answers at the target "{target.name}"',
-                'its protocol is "none"',
-                "name a target with an endpoint",
-            )
+        require_endpoint(job, target)
         if job.dataset.startswith(PUBLISHED):
             inspect_tasks.require_published(job.id, job.dataset.removeprefix(PUBLISHED))
 

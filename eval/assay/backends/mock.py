@@ -25,6 +25,7 @@ from assay.backends.base import (
     Reached,
     arguments_of,
     checked_arguments,
+    require_endpoint,
 )
 from assay.backends.lines import LineCounter
 from assay.backends.mock_records import PRIMARY, read_final, rows
@@ -71,12 +72,8 @@ class Mock:
                 f"items are counted from 0 to {items(job, arguments) - 1}",
                 "lower fail_at, or leave it out",
             )
-        if arguments.ask and target.protocol == "none":
-            raise ConfigurationError(
-                f'job {job.id} asks, and nobody answers at the target "{target.name}"',
-                'its protocol is "none"',
-                "leave ask out, or name a target with an endpoint",
-            )
+        if arguments.ask:
+            require_endpoint(job, target, "leave ask out, or name a target with an endpoint")
         if job.budget.tokens is not None and not arguments.ask:
             raise ConfigurationError(
                 f"job {job.id} has a budget of tokens, and asks for none", "", "leave budget.tokens out"

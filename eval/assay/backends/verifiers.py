@@ -26,6 +26,7 @@ from assay.backends.base import (
     Normalised,
     arguments_of,
     checked_arguments,
+    require_endpoint,
 )
 from assay.backends.verifiers_records import PRIMARY, Inner, found_in, rows
 from assay.dialect.flat import inline
@@ -65,12 +66,7 @@ class Verifiers:
     def validate(self, job: Job, target: Target) -> None:
         """Refuse an entry that is not there, and what contradicts it."""
         arguments: Arguments = checked_arguments(self, job)
-        if target.protocol == "none":
-            raise ConfigurationError(
-                f'job {job.id} asks, and nobody answers at the target "{target.name}"',
-                'its protocol is "none"',
-                "name a target with an endpoint",
-            )
+        require_endpoint(job, target)
         profile, facts = entry_of(job)
         if job.repeats != facts.rollouts:
             raise ConfigurationError(

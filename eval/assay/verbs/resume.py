@@ -6,9 +6,11 @@ import argparse
 from pathlib import Path
 
 from assay.cli import shared
+from assay.console import say
 from assay.coordinator.state import is_suite
-from assay.errors import AssayError, ConfigurationError, RunError
+from assay.errors import ConfigurationError, RunError
 from assay.run.state import load_state
+from assay.verbs.summarize import summarize
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,26 +24,27 @@ def resume(arguments: argparse.Namespace) -> int:
     """Go on, print what was found, and return the run's exit code."""
     run = arguments.run
     if not is_suite(run):
-        raise _of_a_profile(run)
+        return _of_a_profile(arguments)
     # Here alone: nothing else needs what asks.
     from assay.coordinator.command import resume_suite
 
     return resume_suite(run, arguments.json)
 
 
-def _of_a_profile(run: Path) -> AssayError:
-    """What to do instead, where the evaluator asked the server itself and nobody kept the answers."""
+def _of_a_profile(arguments: argparse.Namespace) -> int:
+    """Print what is done; of what is not, say what to do instead: nobody kept its answers apart."""
+    run = arguments.run
     state = load_state(run)
     standing = state.standing(run)
-    what = f"{run} is the run of a profile, which Assay does not take up again"
     if standing == "live":
-        return RunError(
+        raise RunError(
             f"{run} is being written by process {state.owner.pid}", "the run is live", f"assay status {run}"
         )
     if standing == "done":
-        return ConfigurationError(what, "it is done: nothing is left to be asked", f"assay summarize {run}")
-    return ConfigurationError(
-        what,
+        say(f"assay: {run}: it is done; nothing is left to be asked")
+        return summarize(arguments)
+    raise ConfigurationError(
+        f"{run} is the run of a profile, which Assay does not take up again",
         "its evaluator asked the server itself, so no answer was kept apart from its own records",
         f"assay run --suite {state.profile} makes one that can be resumed; assay status {run} tells how the "
         "evaluator's own command would go on with this one",
