@@ -1,0 +1,1 @@
+"""A finished run as a reader holds it: whatever asked, one form of rows, conditions and answers."""
