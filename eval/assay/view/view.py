@@ -145,7 +145,7 @@ class View(Protocol):
     server: str | None
 
     def facts(self) -> tuple[Fact, ...]:
-        """What else a reader should know: signature, worktree, environment, egress, retention, pins, notes."""
+        """What else a reader should know: signature, worktree, environment, egress, pins, notes."""
 
     def benchmarks(self) -> tuple[Benchmark, ...]:
         """What has a score, in the run's order."""
