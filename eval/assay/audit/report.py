@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from assay.audit import input_checks, pinned_checks, record_checks, server_checks, shell_checks
 from assay.audit.case import Case
-from assay.audit.check import Check
+from assay.audit.check import Check, Rule, looked
 from assay.coordinator.state import is_suite
-from assay.errors import AssayError, VerificationError
+from assay.errors import VerificationError
 from assay.record.manifest import run_files
 
-CHECKS: tuple[tuple[str, Callable[[Case], Check]], ...] = (
-    ("signature", record_checks.signature),
-    ("files", record_checks.files),
-    ("plan", record_checks.plan),
-    ("state", record_checks.state),
-    ("tasks", input_checks.tasks),
-    ("rows", record_checks.rows),
-    ("samples", record_checks.samples),
-    ("summary", record_checks.summary),
-    ("inputs unchanged", input_checks.unchanged),
-    ("pins", input_checks.pins),
-    ("sources", pinned_checks.source_trees),
-    ("data", pinned_checks.task_data),
-    ("routes", pinned_checks.routed),
-    ("checkout", input_checks.checkout),
-    ("worktree", input_checks.worktree),
-    ("configuration", input_checks.configuration),
-    ("requests", server_checks.requests),
-    ("server", server_checks.server),
-    ("container", server_checks.container),
-    ("isolation", server_checks.isolation),
-    ("shell", shell_checks.shell),
+CHECKS: tuple[Rule[Case], ...] = (
+    Rule("signature", "recomputed", record_checks.signature),
+    Rule("files", "recomputed", record_checks.files),
+    Rule("plan", "recomputed", record_checks.plan),
+    Rule("state", "measured", record_checks.state),
+    Rule("tasks", "recomputed", input_checks.tasks),
+    Rule("rows", "recomputed", record_checks.rows),
+    Rule("samples", "recomputed", record_checks.samples),
+    Rule("summary", "recomputed", record_checks.summary),
+    Rule("inputs unchanged", "measured", input_checks.unchanged),
+    Rule("pins", "pinned", input_checks.pins),
+    Rule("sources", "pinned", pinned_checks.source_trees),
+    Rule("data", "pinned", pinned_checks.task_data),
+    Rule("routes", "measured", pinned_checks.routed),
+    Rule("checkout", "pinned", input_checks.checkout),
+    Rule("worktree", "measured", input_checks.worktree),
+    Rule("configuration", "recomputed", input_checks.configuration),
+    Rule("requests", "measured", server_checks.requests),
+    Rule("server", "claimed", server_checks.server),
+    Rule("container", "measured", server_checks.container),
+    Rule("isolation", "measured", server_checks.isolation),
+    Rule("shell", "claimed", shell_checks.shell),
 )
 
 
@@ -56,16 +54,6 @@ def audit(run: Path) -> list[Check]:
         from assay.audit import suite_checks
 
         suite = suite_checks.SuiteCase(run)
-        return [_guarded(name, partial(check, suite)) for name, check in suite_checks.CHECKS]
+        return [looked(rule, suite) for rule in suite_checks.CHECKS]
     case = Case(run)
-    return [_guarded(name, partial(check, case)) for name, check in CHECKS]
-
-
-def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    try:
-        return check()
-    except AssayError as error:
-        return Check(name, "FAIL", (str(error),))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        # Bytes of a stranger: whatever shape they have, the answer is a verdict and not a traceback.
-        return Check(name, "FAIL", (f"the record cannot be read: {type(error).__name__}: {error}",))
+    return [looked(rule, case) for rule in CHECKS]

@@ -7,7 +7,7 @@ rows are what there is, and the audit says so. The summary is computed again fro
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.audit.case import SUFFIX
-from assay.audit.check import Check, judge
+from assay.audit.check import Check, Rule, judge
 from assay.backends import registry
 from assay.coordinator import frozen
 from assay.coordinator.directory import load_suite
@@ -232,15 +232,15 @@ def summary(case: SuiteCase) -> Check:
     return judge("summary", faults, "computed again from the recorded rows: the same")
 
 
-CHECKS: tuple[tuple[str, Callable[[SuiteCase], Check]], ...] = (
-    ("signature", signature),
-    ("files", files),
-    ("configuration", configuration),
-    ("state", state),
-    ("events", events),
-    ("inputs", inputs),
-    ("pins", pins),
-    ("targets", targets),
-    ("rows", rows),
-    ("summary", summary),
+CHECKS: tuple[Rule[SuiteCase], ...] = (
+    Rule("signature", "recomputed", signature),
+    Rule("files", "recomputed", files),
+    Rule("configuration", "recomputed", configuration),
+    Rule("state", "measured", state),
+    Rule("events", "measured", events),
+    Rule("inputs", "measured", inputs),
+    Rule("pins", "pinned", pins),
+    Rule("targets", "claimed", targets),
+    Rule("rows", "recomputed", rows),
+    Rule("summary", "recomputed", summary),
 )

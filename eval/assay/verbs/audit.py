@@ -55,14 +55,13 @@ def audit(arguments: argparse.Namespace) -> int:
 
 
 def _table(checks: list[Check]) -> Table:
-    grid = Table("check", "verdict", box=box.SIMPLE)
+    grid = Table("check", "verdict", "basis", box=box.SIMPLE)
     # Folded, not cut: a digest or a path is of use only whole.
     grid.add_column("evidence", overflow="fold")
     for check in checks:
         lines = list(check.evidence[:SHOWN])
         if len(check.evidence) > SHOWN:
             lines.append(f"and {len(check.evidence) - SHOWN} more (see --json)")
-        grid.add_row(
-            check.name, Text(check.verdict, STYLES[check.verdict]), Text(printable("\n".join(lines)))
-        )
+        verdict = Text(check.verdict, STYLES[check.verdict])
+        grid.add_row(check.name, verdict, check.basis, Text(printable("\n".join(lines))))
     return grid
