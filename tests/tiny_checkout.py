@@ -24,6 +24,8 @@ CODE = (
     *("__init__", "bootstrap", "cli", "console", "digest", "errors", "files", "names", "paths", "pinset"),
     *("equipment", "process", "shell", "tools"),
 )
+REPORT = ("__init__", "library")
+CHARTS = {"tinychart/chart.js": b"// draws\n", "tinychart/chart.css": b".chart {}\n"}
 VERBS = ("__init__", "doctor", "model", "setup")
 
 PYPROJECT = """\
@@ -91,6 +93,18 @@ def pin(wheel: Path, name: str, version: str) -> str:
     return f"{name}=={version} \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
 
 
+def library_lock(wheel: Path) -> str:
+    """A lock of the report's chart library, which is the two files of the wheel."""
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    lines = [f'{key} = "tinychart"' for key in ("distribution", "name", "source")]
+    lines += [f'{key} = "1.0"' for key in ("version", "library_version")]
+    lines += [f'wheel = "{wheel.name}"', f'wheel_sha256 = "{digest}"', 'licence = "MIT"']
+    for member, data in CHARTS.items():
+        digest = hashlib.sha256(data).hexdigest()
+        lines += ["[[file]]", f'member = "{member}"', f'sha256 = "{digest}"']
+    return "\n".join(lines) + "\n"
+
+
 @dataclass
 class Tiny:
     """A tiny checkout and how its commands are run."""
@@ -156,6 +170,9 @@ def make(root: Path) -> Tiny:
         directory.mkdir(parents=True)
     for name in CODE:
         shutil.copy(ROOT / f"eval/assay/{name}.py", checkout / f"eval/assay/{name}.py")
+    (checkout / "eval/assay/report").mkdir()
+    for name in REPORT:
+        shutil.copy(ROOT / f"eval/assay/report/{name}.py", checkout / f"eval/assay/report/{name}.py")
     for name in VERBS:
         shutil.copy(ROOT / f"eval/assay/verbs/{name}.py", checkout / f"eval/assay/verbs/{name}.py")
     for directory in ("eval/assay/setup", "eval/assay/models", "eval/assay/sources", "eval/scripts"):
@@ -172,6 +189,8 @@ def make(root: Path) -> Tiny:
     (checkout / "build.lock").write_text(build)
     (checkout / "requirements.lock").write_text(build + pin(pure, "tinypure", "1.0"))
     shutil.copy(checkout / "requirements.lock", checkout / "tests/requirements.lock")
+    chart = write_wheel(wheels, "tinychart", "1.0", CHARTS)
+    (checkout / "eval/assay/report/library.lock").write_text(library_lock(chart))
     for name in ("flake.lock", "models.lock"):
         shutil.copy(ROOT / name, checkout / name)
     return Tiny(checkout, home, wheels)

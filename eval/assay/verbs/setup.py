@@ -13,7 +13,8 @@ from assay.cli import answer, shared
 from assay.console import say, step
 from assay.errors import ConfigurationError
 from assay.paths import relative
-from assay.setup import ENVIRONMENTS, Environment, EnvironmentState, check, ensure_all, named
+from assay.report.library import Library
+from assay.setup import ENVIRONMENTS, Environment, EnvironmentState, check, ensure_all, library, named
 from assay.setup.programs import verify_programs
 from assay.setup.tool import Runner
 from assay.setup.turn import turn
@@ -61,6 +62,7 @@ def handle(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     environments = chosen(arguments)
     shown: dict[str, Any] = {"status": "ok"}
+    charts: Library | None = None
     if arguments.sources_only:
         found = get_sources(environments, arguments.check, arguments.mirror)
     elif arguments.check:
@@ -68,15 +70,20 @@ def handle(arguments: argparse.Namespace) -> int:
         found = [sources.verify(name) for name in source_names(environments)]
         shown["environments"] = [asdict(state) for state in states]
         shown["programs"] = programs(environments)
+        charts = library.verify() if has_charts(environments) else None
         report(states, checked=True)
     else:
         mirror = sources.read_mirror(arguments.mirror)
         states = ensure_all(environments, arguments.python, arguments.rebuild, mirror)
+        charts = library.fetch() if has_charts(environments) else None
         found = []
         # The digests are those of the last check, not of now: only --check may claim them.
         shown["environments"] = [{key: asdict(state)[key] for key in UNHASHED} for state in states]
         report(states, checked=False)
     report_sources(found)
+    if charts is not None:
+        print(f"{charts.name} {charts.library_version}: {len(charts.files)} files as pinned")
+        shown["library"] = asdict(charts)
     shown["sources"] = [{**asdict(item), "path": relative(item.path)} for item in found]
     say(f"assay: {'checked' if arguments.check else 'ready'}: {time.monotonic() - begin:.1f} s")
     if arguments.json:
@@ -110,6 +117,11 @@ def chosen(arguments: argparse.Namespace) -> list[Environment]:
     if arguments.sources_only:
         return [item for item in ENVIRONMENTS.values() if item.sources]
     return named(DEFAULT)
+
+
+def has_charts(environments: Sequence[Environment]) -> bool:
+    """Whether the report's chart library belongs to what was asked for: it is the core's."""
+    return any(item.name == "assay" for item in environments)
 
 
 def source_names(environments: Sequence[Environment]) -> list[str]:
