@@ -143,3 +143,23 @@ def test_a_row_that_cannot_be_read_is_named(first: Path, tmp_path: Path) -> None
         file.write(b"{}\n")
     with pytest.raises(VerificationError, match="line 7 is no row"):
         list(open_run(copy).samples())
+
+
+def test_exchanges_are_what_the_evaluator_recorded(first: Path) -> None:
+    view = open_run(first)
+    found = list(view.exchanges())
+    assert [row for row, _ in found] == list(view.samples())
+    starts = []
+    for row, exchange in found:
+        assert exchange is not None
+        system, user, assistant = exchange.messages
+        assert (system.role, user.role, assistant.role) == ("system", "user", "assistant")
+        assert user.text.startswith(f"What comes after {row.family}")
+        assert [(part.name, part.score, part.weight) for part in exchange.parts] == [
+            ("answer_score", row.reward, 1.0)
+        ]
+        assert exchange.error is None
+        assert set(exchange.spans) == {"boot", "setup", "agent", "scoring"}
+        assert exchange == view.exchange(row)
+        starts.append(exchange.started)
+    assert min(start for start in starts if start is not None) == 0.0

@@ -90,7 +90,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                value = _utf8(line, json.loads(line))
+                value = well_formed(line, json.loads(line))
                 if not isinstance(value, dict):
                     raise ValueError("it is not a JSON object")
             except (ValueError, RecursionError) as error:
@@ -98,7 +98,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
-def _utf8(line: bytes, value: Any) -> Any:
+def well_formed(line: bytes, value: Any) -> Any:
     """The value with U+FFFD for half a surrogate pair, which JSON can escape and no text can hold."""
     if b"\\ud" not in line.lower():
         return value

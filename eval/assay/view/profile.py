@@ -18,7 +18,9 @@ from assay.record.scores import FamilyScore
 from assay.record.statistics import Bounds
 from assay.record.summary import Summary
 from assay.run.state import State, load_state
-from assay.view import conditions, facts, rows
+from assay.view import conditions, exchange_verifiers, facts, rows
+from assay.view.exchanges import Exchanges
+from assay.view.lines import Lines
 from assay.view.view import Benchmark, Exchange, Fact, Kind
 
 # Of an evaluator's native configuration: what is the server's, the machine's, or is told by another name.
@@ -79,16 +81,20 @@ class ProfileView:
 
     def exchanges(self) -> Iterator[tuple[Sample, Exchange | None]]:
         """See `View`."""
-        raise NotImplementedError
+        return self._exchanges.all()
 
     def exchange(self, sample: Sample) -> Exchange | None:
         """See `View`."""
-        raise NotImplementedError
+        return self._exchanges.one(sample)
 
     def summary(self) -> Mapping[str, Any]:
         """See `View`."""
         value = read_json(self.run / SUMMARY)
         return value if isinstance(value, dict) else {}
+
+    @cached_property
+    def _exchanges(self) -> Exchanges:
+        return Exchanges(Lines(self.run), self.samples, exchange_verifiers.reader)
 
     @cached_property
     def _traits(self) -> Mapping[rows.Group, rows.Trait]:

@@ -20,7 +20,10 @@ from assay.record.suite_results import load_suite_summary
 from assay.record.suite_summary import SuiteSummary
 from assay.suite.job import Job
 from assay.suite.suite import Suite
-from assay.view import conditions, facts, rows
+from assay.view import conditions, exchange_verifiers, facts, rows
+from assay.view.exchange_mock import Mock
+from assay.view.exchanges import Exchanges, Reader
+from assay.view.lines import Lines
 from assay.view.view import Benchmark, Exchange, Fact, Kind
 
 # This checkout's own programs in an evaluator's environment, which ask for it.
@@ -91,16 +94,21 @@ class SuiteView:
 
     def exchanges(self) -> Iterator[tuple[Sample, Exchange | None]]:
         """See `View`."""
-        raise NotImplementedError
+        return self._exchanges.all()
 
     def exchange(self, sample: Sample) -> Exchange | None:
         """See `View`."""
-        raise NotImplementedError
+        return self._exchanges.one(sample)
 
     def summary(self) -> Mapping[str, Any]:
         """See `View`."""
         value = read_json(self.run / SUMMARY)
         return value if isinstance(value, dict) else {}
+
+    @cached_property
+    def _exchanges(self) -> Exchanges:
+        backends = {job.id: job.backend for job in self._suite.jobs}
+        return Exchanges(Lines(self.run), self.samples, lambda row: reader(backends.get(row.entry), row))
 
     @cached_property
     def _traits(self) -> Mapping[rows.Group, rows.Trait]:
@@ -160,6 +168,14 @@ class SuiteView:
         found |= conditions.of_inputs(inputs, "sandbox:image" in inputs, PROGRAMS.get(job.backend, ()))
         found |= conditions.of_tasks(trait, job.repeats, job.limit)
         return dict(sorted(found.items()))
+
+
+READERS: Mapping[str, Reader] = {"mock": Mock()}
+
+
+def reader(backend: str | None, sample: Sample) -> Reader | None:
+    """The reader of a row's record; of an inner run it is told by the record's name."""
+    return exchange_verifiers.reader(sample) if backend == "verifiers" else READERS.get(backend or "")
 
 
 def _arguments(job: Job, local: Mapping[str, str]) -> dict[str, str]:
