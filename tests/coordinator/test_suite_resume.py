@@ -21,6 +21,7 @@ import pytest
 from suites import NOBODY, Counting, asking, findings, quiet, write
 
 from assay.gateway.journal import Journal
+from assay.gateway.message import Request
 from toy_checkout import WAIT_S, Toy, processes, until
 
 pytestmark = pytest.mark.slow
@@ -387,7 +388,7 @@ def test_a_resume_whose_evaluator_asks_otherwise_than_before_says_so(
         key = json.loads(path.read_bytes().split(b"\n")[0])["key"]
         place = journal.take(key)
         assert place is not None
-        await journal.keep("0" * 64, await journal.read(place))
+        await journal.keep(Request("POST", "/v1/chat/completions", (), b"{}"), await journal.read(place))
         await journal.close()
 
     with Counting(delay_s=0.02) as server:

@@ -4,32 +4,26 @@ A line is on the disk before the child sees a byte of its answer. Lines that wai
 is under way share the next one, so many requests in flight do not queue for it one by one.
 
 Each line bears its number and the digest of its answer: a torn last line is cut off, a line that stands there
-twice counts once, and anything else that is not as it was written is refused and never answered with. Long
-bodies are deflated: a streamed answer is mostly the frame around its words.
+twice counts once, and anything else that is not as it was written is refused and never answered with. How a
+line holds an answer and its request is `gateway.kept`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.digest import sha256_bytes
-from assay.errors import AssayError, RunError, VerificationError
+from assay.errors import AssayError, RunError
 from assay.files import disk_full, repair_tail, sync_directory
-from assay.gateway.message import Answer
+from assay.gateway.kept import altered, line_of, parsed, unpacked
+from assay.gateway.message import Answer, Request
 
-DEFLATED_FROM_BYTES = 16 << 10
 ASIDE_BYTES = 1 << 20  # what is longer is read in a thread, not in the loop
-SCHEMA = "assay/answer/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class Place:
 
 @dataclass
 class _Waiting:
-    key: str
+    request: Request
     answer: Answer
     kept: asyncio.Future[Place]
 
@@ -102,7 +96,8 @@ class Journal:
                 elif value["number"] < self.count and digests[value["number"]] == digest:
                     twice += 1
                 else:
-                    raise self._altered(offset, f"number {value['number']} stands where {self.count} must")
+                    why = f"number {value['number']} stands where {self.count} must"
+                    raise altered(self.path, offset, why)
                 offset += len(line)
         if twice:
             self._told("lines-twice", {"file": self._name, "lines": twice})
@@ -110,31 +105,9 @@ class Journal:
     def _checked(self, line: bytes, offset: int) -> dict[str, Any]:
         """The line's value, with its fields as they must be."""
         try:
-            value = json.loads(line)
-            fits = (
-                value["schema_version"] == SCHEMA
-                and type(value["number"]) is int
-                and value["number"] >= 0
-                and len(bytes.fromhex(value["key"])) == len(bytes.fromhex(value["digest"])) == 32
-                and type(value["status"]) is int
-                and isinstance(value["headers"], dict)
-                and isinstance(value["body"], str)
-                and all(
-                    type(value[name]) in (int, type(None)) for name in ("prompt_tokens", "completion_tokens")
-                )
-            )
-        except (ValueError, KeyError, TypeError, RecursionError):
-            fits = False
-        if not fits:
-            raise self._altered(offset, "it is no kept answer")
-        return dict(value)
-
-    def _altered(self, offset: int, why: str) -> VerificationError:
-        return VerificationError(
-            f"{self.path}: the line at byte {offset} is not as it was written",
-            why,
-            "a run whose kept answers were altered cannot go on: start a new one",
-        )
+            return parsed(line)
+        except ValueError as error:
+            raise altered(self.path, offset, str(error)) from error
 
     @property
     def unclaimed(self) -> int:
@@ -165,18 +138,12 @@ class Journal:
     def _read(self, place: Place) -> Answer:
         value = self._checked(os.pread(self._handle, place.size, place.offset), place.offset)
         try:
-            body = _unpacked(value["body"], str(value["form"]))
-        except (ValueError, KeyError, zlib.error):
-            body = b""
-        answer = Answer(
-            value["status"], value["headers"], body, value["prompt_tokens"], value["completion_tokens"]
-        )
-        if digest_of(value["key"], answer) != value["digest"]:
-            raise self._altered(place.offset, "its answer has another digest")
-        return answer
+            return unpacked(value).answer
+        except ValueError as error:
+            raise altered(self.path, place.offset, str(error)) from error
 
-    def keep(self, key: str, answer: Answer) -> asyncio.Future[Place]:
-        """Append an answer; the future is done when it is on the disk.
+    def keep(self, request: Request, answer: Answer) -> asyncio.Future[Place]:
+        """Append an answer to what was asked; the future is done when it is on the disk.
 
         The future fails with RunError when the disk is full. From then on everything fails, so that nothing
         is asked whose answer would be lost.
@@ -185,7 +152,7 @@ class Journal:
         if self.failure is not None:
             kept.set_exception(self.failure)
             return kept
-        self._waiting.append(_Waiting(key, answer, kept))
+        self._waiting.append(_Waiting(request, answer, kept))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all())
         return kept
@@ -215,7 +182,7 @@ class Journal:
 
     def _write(self, batch: list[_Waiting]) -> list[Place]:
         """Append the lines and flush them to the disk, all or none of them."""
-        lines = [_line(self.count + index, item) for index, item in enumerate(batch)]
+        lines = [line_of(number, item.request, item.answer) for number, item in enumerate(batch, self.count)]
         data = memoryview(b"".join(lines))
         try:
             while data:
@@ -246,50 +213,3 @@ class Journal:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-
-
-def _line(number: int, item: _Waiting) -> bytes:
-    body, form = _packed(item.answer.body)
-    value = {
-        "schema_version": SCHEMA,
-        "number": number,
-        "key": item.key,
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "status": item.answer.status,
-        "prompt_tokens": item.answer.prompt_tokens,
-        "completion_tokens": item.answer.completion_tokens,
-        "endpoint": item.answer.endpoint,
-        "seconds": item.answer.seconds,
-        "headers": dict(item.answer.headers),
-        "digest": digest_of(item.key, item.answer),
-        "form": form,
-        "body": body,
-    }
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8") + b"\n"
-
-
-def digest_of(key: str, answer: Answer) -> str:
-    """SHA-256 over a kept answer: its request's key, status, headers and counts as JSON, then the body."""
-    head = [key, answer.status, dict(answer.headers), answer.prompt_tokens, answer.completion_tokens]
-    return sha256_bytes(
-        json.dumps(head, sort_keys=True, separators=(",", ":")).encode("ascii") + b"\n" + answer.body
-    )
-
-
-def _packed(body: bytes) -> tuple[str, str]:
-    """The body as text, and in which form."""
-    if len(body) < DEFLATED_FROM_BYTES:
-        try:
-            return body.decode("utf-8"), "text"
-        except UnicodeDecodeError:
-            pass
-    return base64.b64encode(zlib.compress(body, 1)).decode("ascii"), "deflate"
-
-
-def _unpacked(body: str, form: str) -> bytes:
-    if form == "text":
-        return body.encode("utf-8")
-    if form == "deflate":
-        return zlib.decompress(base64.b64decode(body, validate=True))
-    raise ValueError(form)

@@ -207,7 +207,7 @@ class OpenLane:
         if not answer.final:
             return self._failed(answer, request)
         self._weigh_answer(answer)
-        kept = self._journal.keep(request.key, answer)
+        kept = self._journal.keep(request, answer)
         try:
             place = await asyncio.shield(kept)
         except asyncio.CancelledError:
