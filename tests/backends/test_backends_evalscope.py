@@ -12,6 +12,8 @@ from driven import KEY, Done, Launcher, drive
 
 from assay.backends.base import Reached
 from assay.backends.evalscope import EvalScope
+from assay.view.exchange_evalscope import EvalScope as Shown
+from assay.view.lines import Lines
 from standin import Reply, StandIn
 
 pytestmark = pytest.mark.slow
@@ -117,6 +119,29 @@ def test_rows_name_the_line_that_they_were_read_from(chosen: tuple[Done, StandIn
         assert line["index"] == int(row.task_key.partition("/")[2])
 
 
+def test_what_was_said_is_shown_with_the_review_of_the_same_sample(chosen: tuple[Done, StandIn]) -> None:
+    done, _ = chosen
+    reader, lines = Shown(), Lines(done.context.run)
+    shown = {row.task_key: reader.exchange(row, lines) for row in done.rows}
+    for key, answer, thought, score in (
+        ("demo/0", "答案: A", "Easy.", 1.0),
+        ("demo/3", "", "It is hard to say.", 0.0),
+        ("demo/4", "nobody knows this.", None, 0.0),
+    ):
+        exchange = shown[key]
+        assert exchange is not None
+        number = key.rpartition("/")[2]
+        assert f"What is {number} + {number}?" in exchange.messages[0].text
+        last = exchange.messages[-1]
+        assert (last.role, last.text, last.thinking) == ("assistant", answer, thought)
+        assert [part.score for part in exchange.parts] == [score]
+        assert exchange.target == "A"
+        assert exchange.spans["total"] > 0.0
+    failed = shown["demo/1"]
+    assert failed is not None
+    assert "500" in str(failed.error)
+
+
 def test_progress_is_told_against_what_was_planned(chosen: tuple[Done, StandIn]) -> None:
     done, _ = chosen
     assert done.launcher.reached[0] == Reached(0, None)
@@ -213,6 +238,11 @@ def test_an_entry_of_several_turns_is_carried_out_with_its_own_functions(
 ) -> None:
     done, server, _ = called
     row = next(row for row in done.rows if row.task_key == "multi_turn_base/0")
+    shown = Shown().exchange(row, Lines(done.context.run))
+    assert shown is not None
+    assert [each.role for each in shown.messages] == ["tools", *["user", "assistant"] * 4]
+    assert "mv(source='final_report.pdf'" in shown.messages[2].text
+    assert len(shown.spans) == len(TURNS)
     assert (row.status, row.reward) == ("scored", 1.0)
     assert row.turns == len(TURNS)
     assert row.completion_tokens == 3 * len(TURNS)

@@ -13,6 +13,8 @@ from assay.backends.inspect import Inspect
 from assay.errors import ConfigurationError
 from assay.suite.job import Job
 from assay.suite.target import Target
+from assay.view.exchange_inspect import Inspect as Shown
+from assay.view.lines import Lines
 from standin import Reply, StandIn
 
 ROWS = [
@@ -86,6 +88,21 @@ def test_what_became_of_each_sample_is_told_and_failures_stay_in_the_denominator
     assert done.normalised.reported["includes/accuracy"] == pytest.approx(0.5)
     assert any("4 of 5" in note for note in done.normalised.notes)
     assert done.launcher.reached[-1].total in (5, None)
+    shown = {key: Shown().exchange(row, Lines(done.context.run)) for key, row in by_key.items()}
+    a, c = shown["a"], shown["c"]
+    assert a is not None
+    assert [message.role for message in a.messages] == ["system", "user", "assistant"]
+    assert (a.messages[1].text, a.messages[2].text) == ("What is 1 + 1?", "It is 4.")
+    assert (a.target, a.error, [(part.name, part.score) for part in a.parts]) == (
+        "2",
+        None,
+        [("includes", 0.0)],
+    )
+    assert a.started is not None
+    assert set(a.spans) == {"total", "working"}
+    assert c is not None
+    assert "500" in str(c.error)
+    assert c.messages[-1].text == "What fails?"
     log = next((done.context.folder / "log").glob("*.eval"))
     for path in (log, *done.context.folder.glob("*.json*"), *done.context.launch.glob("*.json")):
         assert KEY.encode() not in path.read_bytes()

@@ -24,6 +24,7 @@ from assay.files import read_json, read_jsonl
 from assay.models import verify
 from assay.paths import CACHE
 from assay.run.key import make_key_file
+from assay.view.open import open_run
 from tests.backends.evalscope_data import choices
 from tests.coordinator.counted_server import COUNTED
 from toy_checkout import ROOT, processes, until
@@ -213,3 +214,11 @@ def test_real_evaluators_at_two_targets_are_killed_resumed_and_repeat_nothing(tm
         assert not path.is_file() or key.encode() not in path.read_bytes(), path
     code, _, err = done(command("audit", run))
     assert code == 0, err
+    shown = list(open_run(run).exchanges())
+    assert len(shown) == len(rows)
+    for row, exchange in shown:
+        assert exchange is not None, row
+        assert exchange.error is None, exchange.error
+        assert {"user", "assistant"} <= {message.role for message in exchange.messages}, row
+        assert dict.fromkeys(part.name for part in exchange.parts), row
+        assert row.reward in [part.score for part in exchange.parts], row

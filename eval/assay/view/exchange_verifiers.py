@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from assay.record.native import span
 from assay.record.results_v0 import OWN_METRICS, RESULTS
 from assay.record.sample import Sample
 from assay.view.lines import Lines, Value
-from assay.view.message import failure, message, messages, optional_text
+from assay.view.message import failure, message, messages, number, optional_text
 from assay.view.view import Exchange, Message, Part
 
 # Where tasksets keep the answer that they want, in the order of how sure the name is.
@@ -39,7 +38,7 @@ class Traces:
             parts=tuple(_part(name, given) for name, given in (trace.get("rewards") or {}).items()),
             scorer=optional_text(beside),
             error="\n\n".join(errors) or None,
-            started=_number(trace.get("timing", {}).get("start")) or _start(trace, "boot"),
+            started=number(trace.get("timing", {}).get("start")) or _start(trace, "boot"),
             spans=_spans(trace.get("timing") or {}, STAGES),
         )
 
@@ -49,7 +48,7 @@ class Traces:
         if episode is None:
             return None
         trace = _trace(episode)
-        return _number(trace.get("timing", {}).get("start")) or _start(trace, "boot")
+        return number(trace.get("timing", {}).get("start")) or _start(trace, "boot")
 
 
 class Results:
@@ -66,18 +65,18 @@ class Results:
             messages=(*messages(value.get("prompt")), *messages(value.get("completion"))),
             target=optional_text(value.get("answer")),
             parts=tuple(
-                Part(str(name), _number(score)) for name, score in metrics.items() if name not in OWN_METRICS
+                Part(str(name), number(score)) for name, score in metrics.items() if name not in OWN_METRICS
             ),
             scorer=optional_text(value.get("info")),
             error=None if error is None else failure(error),
-            started=_number((value.get("timing") or {}).get("start_time")),
+            started=number((value.get("timing") or {}).get("start_time")),
             spans=_spans(value.get("timing") or {}, STAGES_V0),
         )
 
     def began(self, sample: Sample, lines: Lines) -> float | None:
         """See `assay.view.exchanges.Reader`."""
         value = lines.line(sample.record, sample.line)
-        return None if value is None else _number((value.get("timing") or {}).get("start_time"))
+        return None if value is None else number((value.get("timing") or {}).get("start_time"))
 
 
 READERS: Mapping[str, Traces | Results] = {TRACES: Traces(), RESULTS: Results()}
@@ -113,7 +112,7 @@ def _target(data: Mapping[str, Any]) -> str | None:
 def _part(name: str, given: Any) -> Part:
     if not isinstance(given, Mapping):
         return Part(name, None)
-    return Part(name, _number(given.get("score")), _number(given.get("weight")))
+    return Part(name, number(given.get("score")), number(given.get("weight")))
 
 
 def _spans(timing: Mapping[str, Any], stages: tuple[str, ...]) -> dict[str, float]:
@@ -129,10 +128,4 @@ def _measured(timing: Mapping[str, Any], stages: tuple[str, ...]) -> Iterator[tu
 
 def _start(trace: Mapping[str, Any], stage: str) -> float | None:
     found = (trace.get("timing") or {}).get(stage)
-    return _number(found.get("start")) if isinstance(found, Mapping) else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return number(found.get("start")) if isinstance(found, Mapping) else None

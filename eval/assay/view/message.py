@@ -7,6 +7,7 @@ its own, or a part of the content), and what a tool call looks like, which is ke
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -70,3 +71,8 @@ def failure(value: Any) -> str:
         if value.get(name)
     ]
     return "\n".join(said)
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or a truth as 0 or 1; None for anything else."""
+    return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None

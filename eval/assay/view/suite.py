@@ -21,6 +21,8 @@ from assay.record.suite_summary import SuiteSummary
 from assay.suite.job import Job
 from assay.suite.suite import Suite
 from assay.view import conditions, exchange_verifiers, facts, rows
+from assay.view.exchange_evalscope import EvalScope
+from assay.view.exchange_inspect import Inspect
 from assay.view.exchange_mock import Mock
 from assay.view.exchanges import Exchanges, Reader
 from assay.view.lines import Lines
@@ -108,7 +110,14 @@ class SuiteView:
     @cached_property
     def _exchanges(self) -> Exchanges:
         backends = {job.id: job.backend for job in self._suite.jobs}
-        return Exchanges(Lines(self.run), self.samples, lambda row: reader(backends.get(row.entry), row))
+        readers: dict[str, Reader] = {"evalscope": EvalScope(), "inspect": Inspect(), "mock": Mock()}
+
+        def reader(row: Sample) -> Reader | None:
+            # Of an inner run it is told by the record's name.
+            name = backends.get(row.entry, "")
+            return exchange_verifiers.reader(row) if name == "verifiers" else readers.get(name)
+
+        return Exchanges(Lines(self.run), self.samples, reader)
 
     @cached_property
     def _traits(self) -> Mapping[rows.Group, rows.Trait]:
@@ -168,14 +177,6 @@ class SuiteView:
         found |= conditions.of_inputs(inputs, "sandbox:image" in inputs, PROGRAMS.get(job.backend, ()))
         found |= conditions.of_tasks(trait, job.repeats, job.limit)
         return dict(sorted(found.items()))
-
-
-READERS: Mapping[str, Reader] = {"mock": Mock()}
-
-
-def reader(backend: str | None, sample: Sample) -> Reader | None:
-    """The reader of a row's record; of an inner run it is told by the record's name."""
-    return exchange_verifiers.reader(sample) if backend == "verifiers" else READERS.get(backend or "")
 
 
 def _arguments(job: Job, local: Mapping[str, str]) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Message:
     """One message of an exchange.
 
     Attributes:
-        role: system, user, assistant, tool.
+        role: system, user, assistant, tool; "tools" tells what the model may call.
         text: Its visible text; an image is told in words.
         thinking: What the model thought apart from it; None where it did not.
         calls: Tool calls, each as JSON.
