@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from hypothesis import settings
 
+import beside
 import toy_checkout
 from assay.data import library
 from assay.errors import AssayError
@@ -29,6 +30,13 @@ settings.load_profile("assay")
 with mock.patch.dict(os.environ):
     library.prepare(CACHE / "hub-library")
     importlib.import_module("huggingface_hub.constants")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker of pytest-xdist, which names groups right after this, say which tests stay together."""
+    if hasattr(config, "workerinput"):
+        beside.arrange(items)
 
 
 @pytest.fixture(scope="session")

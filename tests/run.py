@@ -2,8 +2,9 @@
 …]`.
 
 It runs in the test environment, which the script has made by then. All stages run, whatever one of them
-finds, so that one run tells everything; pytest's own summary is the last line. Exit code: 0 all passed, 1 a
-check failed, 3 a prerequisite is missing.
+finds, so that one run tells everything; pytest's own summary is the last line. The tests run in two
+processes (`beside` says what stays together); `-- -n 0` has them one after the other in one. Exit code: 0
+all passed, 1 a check failed, 3 a prerequisite is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import beside
 import flake_lock
 import lint
 import profile_table
@@ -81,6 +83,7 @@ def pytest(selection: str, extra: Sequence[str]) -> int:
     """Run pytest over what the selection leaves; its exit status."""
     cache = owned_directory(CACHE)
     command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache / 'pytest'}", "--durations=5"]
+    command += ["-n", str(beside.WORKERS), "--dist", "loadgroup", "--no-loadscope-reorder"]
     if selection:
         command += ["-m", selection]
     environment = dict(os.environ, HYPOTHESIS_STORAGE_DIRECTORY=str(cache / "hypothesis"))

@@ -13,6 +13,7 @@ command itself refuses it and repairs nothing.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -49,11 +50,13 @@ class Site:
     def open(folder: Path) -> Site:
         """Make the mirror in a folder, and remove what was made from other locks."""
         now = "".join(f"{sha256_file(PINS / name)}  {name}\n" for name in LOCKS)
-        if not MARK.is_file() or MARK.read_text("utf-8") != now:
-            for name in ("sources", "data"):
-                shutil.rmtree(MADE / name, ignore_errors=True)
-            MADE.mkdir(parents=True, exist_ok=True)
-            MARK.write_text(now, "utf-8")
+        MADE.mkdir(parents=True, exist_ok=True)
+        with MADE.with_name("test.lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # the other worker opens it too
+            if not MARK.is_file() or MARK.read_text("utf-8") != now:
+                for name in ("sources", "data"):
+                    shutil.rmtree(MADE / name, ignore_errors=True)
+                MARK.write_text(now, "utf-8")
         return Site(mirror.make(folder / "mirror"))
 
     def set_up(self, *evaluators: str) -> None:
