@@ -19,19 +19,22 @@ from assay.record.suite_render import show
 from assay.record.suite_results import recompute
 from assay.record.suite_summary import SuiteSummary
 from assay.record.summary import EXIT_CODES
+from assay.signing.key import SigningKey
+from assay.signing.sign import signature_said
 from assay.suite.check import check_suite
 from assay.suite.key import refuse_own_keys
 from assay.suite.prepare import prepare
 from assay.suite.read import read_suite
 
 
-def run_suite(reference: str, runs: Path, as_json: bool) -> int:
+def run_suite(reference: str, runs: Path, as_json: bool, signer: SigningKey | None) -> int:
     """Run a suite from its beginning, print what it found, and return the run's exit code.
 
     Args:
         reference: As `assay.suite.read` takes it.
         runs: Where the run directory is made.
         as_json: Print one JSON object as well.
+        signer: Who vouches for the record; None for nobody.
     """
     asked = read_suite(reference)
     suite = asked.suite
@@ -43,12 +46,12 @@ def run_suite(reference: str, runs: Path, as_json: bool) -> int:
     prepare(suite, os.environ)
     # A resume reads the same file again, wherever it is typed.
     named = reference if asked.path is None else reference.replace(str(asked.path), str(asked.path.resolve()))
-    return _show(conduct(asked, named, runs), as_json)
+    return _show(conduct(asked, named, runs, signer), as_json)
 
 
-def resume_suite(run: Path, as_json: bool) -> int:
+def resume_suite(run: Path, as_json: bool, signer: SigningKey | None) -> int:
     """Take a suite's run up again, print what it found, and return the run's exit code."""
-    finished = resume(run)
+    finished = resume(run, signer)
     if finished is None:
         say(f"assay: {run}: it is done; nothing is left to be asked")
         finished = Finished(run.resolve(), recompute(run))
@@ -132,11 +135,14 @@ def _show(finished: Finished, as_json: bool) -> int:
     code = EXIT_CODES[summary.status]
     show(summary, stderr=as_json)
     (say if as_json else print)(f"run: {finished.run}")
+    signed_by, said = signature_said(finished.run)
+    (say if as_json else print)(said)
     if as_json:
         answer(
             {
                 "run_dir": str(finished.run.resolve()),
                 "exit_code": code,
+                "signed_by": signed_by,
                 **summary.model_dump(mode="json"),
             }
         )

@@ -43,6 +43,8 @@ from assay.run.native import Scratch
 from assay.run.state import now
 from assay.run.watch import SIGNALS
 from assay.run.worktree import look
+from assay.signing.key import SigningKey
+from assay.signing.sign import sign_run
 from assay.suite.read import Asked
 from assay.suite.suite import Suite
 
@@ -63,13 +65,14 @@ Check = Callable[[Live, frozen.Frozen], None]
 """Refuses to go on, before anything is written into the run: what a resume compares."""
 
 
-def conduct(asked: Asked, reference: str, runs: Path) -> Finished:
+def conduct(asked: Asked, reference: str, runs: Path, signer: SigningKey | None = None) -> Finished:
     """Carry out a suite from its beginning and record it.
 
     Args:
         asked: The suite, as it was read; it has been checked.
         reference: How it was named; a resume reads it again by this name.
         runs: Where the run's directory is made.
+        signer: Who vouches for the record; None for nobody.
 
     Raises:
         AssayError: nothing could be asked at all, or the disk is full; the run's directory then holds why.
@@ -90,14 +93,16 @@ def conduct(asked: Asked, reference: str, runs: Path) -> Finished:
         # Last: a directory with a state is a run that can be taken up again.
         save_state(run, state)
         say(f"assay: run directory: {run}")
-        return carry_out(run, suite, state, _fresh)
+        return carry_out(run, suite, state, _fresh, signer)
 
 
 def _fresh(live: Live, found: frozen.Frozen) -> None:
     """Nothing is compared where nothing has been asked."""
 
 
-def carry_out(run: Path, suite: Suite, state: State, check: Check) -> Finished:
+def carry_out(
+    run: Path, suite: Suite, state: State, check: Check, signer: SigningKey | None = None
+) -> Finished:
     """Carry out what is left of a run whose directory is locked, and record it.
 
     Args:
@@ -105,15 +110,19 @@ def carry_out(run: Path, suite: Suite, state: State, check: Check) -> Finished:
         suite: What it asks.
         state: Where it stands.
         check: Compares what was frozen with what is there now; raises to refuse.
+        signer: Who vouches for the record; None for nobody.
     """
     private = owned_directory(OWNED / "private", mode=0o700)
     forget_the_dead(private)
     backends = {name: registry.find(name) for name in sorted({job.backend for job in suite.jobs})}
     scratch = private_folder(private, run.name)
     try:
-        return asyncio.run(_carry_out(run, suite, state, check, backends, scratch))
+        finished = asyncio.run(_carry_out(run, suite, state, check, backends, scratch))
     finally:
         scratch.remove()
+    # What is recorded stays so, also where it cannot be signed.
+    sign_run(run, signer)
+    return finished
 
 
 async def _carry_out(

@@ -21,8 +21,10 @@ from assay.coordinator.state import State, load_state
 from assay.errors import ConfigurationError, VerificationError
 from assay.files import read_json
 from assay.record.manifest import NAME as MANIFEST
-from assay.record.manifest import run_files
+from assay.record.manifest import run_files, withdraw_statement
 from assay.run import provenance
+from assay.signing.key import SigningKey
+from assay.signing.sign import sign_late
 from assay.suite.check import check_runtime, check_suite
 from assay.suite.read import gone, read_suite
 from assay.suite.suite import Suite
@@ -30,11 +32,12 @@ from assay.suite.suite import Suite
 SHOWN = 12
 
 
-def resume(run: Path) -> Finished | None:
+def resume(run: Path, signer: SigningKey | None = None) -> Finished | None:
     """Go on with a run where it was; None when nothing is left to be done.
 
     Args:
         run: The run directory.
+        signer: Who vouches for the record; None for nobody. A run that is done and not signed is signed now.
 
     Raises:
         RunError: another process writes into it, or the disk is full.
@@ -49,6 +52,7 @@ def resume(run: Path) -> Finished | None:
         # A link in it would be written through, to wherever it leads.
         run_files(run)
         if state.phase == "done" and (run / MANIFEST).exists():
+            sign_late(run, signer)
             return None
         found = configuration(run, suite, state)
         if found:
@@ -58,7 +62,7 @@ def resume(run: Path) -> Finished | None:
         jobs = [job for job in state.jobs if not job.settled]
         say(f"assay: {run}: {len(jobs)} of {len(state.jobs)} jobs are left")
         resumed = state.model_copy(update={"resumed": state.resumed + 1})
-        return carry_out(run, suite, resumed, compare)
+        return carry_out(run, suite, resumed, compare, signer)
 
 
 def compare(live: Live, found: frozen.Frozen) -> None:
@@ -68,7 +72,8 @@ def compare(live: Live, found: frozen.Frozen) -> None:
         differ += live.targets.differ_from_first()
         if differ:
             raise refused(live.run, differ)
-    # From here on the run is written into: it is not what its manifest says any more.
+    # From here on the run is written into: it is not what its manifest says any more, nor its statement.
+    withdraw_statement(live.run)
     (live.run / MANIFEST).unlink(missing_ok=True)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from assay.digest import sha256_files
 from assay.errors import VerificationError
-from assay.files import read_json, write_json_atomic
+from assay.files import read_json, sync_directory, write_json_atomic
 
 NAME = "manifest.json"
 SCHEMA = "assay/manifest/v1"
-OUTSIDE = frozenset({NAME, "lock", "statement.dsse.json", "report.html"})
+STATEMENT = "statement.dsse.json"
+OUTSIDE = frozenset({NAME, "lock", STATEMENT, "report.html"})
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,18 @@ def _is_text(name: str) -> bool:
 
 
 def write_manifest(run: Path) -> None:
-    """Write the manifest over everything that stands in the run directory now."""
+    """Write the manifest over everything that stands here now; a statement of an older one is withdrawn."""
+    withdraw_statement(run)
     write_json_atomic(run / NAME, {"schema_version": SCHEMA, "files": run_digests(run)})
+
+
+def withdraw_statement(run: Path) -> None:
+    """Remove the statement of an earlier manifest, for good, before anything of the run is changed."""
+    try:
+        (run / STATEMENT).unlink()
+    except FileNotFoundError:
+        return
+    sync_directory(run)
 
 
 def load_manifest(run: Path) -> dict[str, str]:

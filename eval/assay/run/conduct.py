@@ -2,7 +2,7 @@
 
 The order matters. Inputs are hashed and the server identified before the first request and after each entry;
 a difference fails the run. Samples and summary are derived from what lies on the disk when the evaluator has
-ended, however it ended, and the manifest is written last.
+ended, however it ended; the manifest is written last, and then signed.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ from assay.run.state import Owner, Phase, now, this_process
 from assay.run.tasks import list_tasks
 from assay.run.watch import Cancellation, cancellation
 from assay.run.worktree import look
+from assay.signing.key import SigningKey
+from assay.signing.sign import sign_run
 
 CLEANUP_GRACE_S = 30.0
 OWNER = "owner.json"
@@ -62,7 +64,13 @@ class Finished:
     summary: Summary
 
 
-def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None = None) -> Finished:
+def conduct(
+    plan: Plan,
+    key: Key | None,
+    runs: Path,
+    declared: Declared | None = None,
+    signer: SigningKey | None = None,
+) -> Finished:
     """Carry out a plan and record it.
 
     Args:
@@ -70,6 +78,7 @@ def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None =
         key: The endpoint's key, when the server is not the run's own.
         runs: Where the run's directory is made.
         declared: What the operator says of the server.
+        signer: Who vouches for the record; None for nobody.
 
     Raises:
         AssayError: nothing could be asked at all; the run's directory then holds why.
@@ -83,7 +92,10 @@ def conduct(plan: Plan, key: Key | None, runs: Path, declared: Declared | None =
         progress.declared = declared or progress.declared
         with RunLock(progress.run), progress.telling():
             say(f"assay: run directory: {progress.run}")
-            return _conduct(progress, key, private, asked)
+            finished = _conduct(progress, key, private, asked)
+            # What is recorded stays so, also where it cannot be signed.
+            sign_run(finished.run, signer)
+            return finished
 
 
 def _conduct(progress: Progress, key: Key | None, private: Path, asked: Cancellation) -> Finished:

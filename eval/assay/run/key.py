@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from assay.errors import ConfigurationError
+from assay.private import read_private, refused
 
 MAXIMUM_BYTES = 4096
 KEY_FILE_VARIABLES = ("QWEN_API_KEY_FILE", "ASSAY_API_KEY_FILE")
@@ -61,46 +60,12 @@ def read_key(path: Path) -> Key:
         ConfigurationError: the path is not absolute, or the file is missing, a link, not a regular file,
             another user's, readable by others, empty, too long, or holds anything but printable characters.
     """
-
-    def refuse(why: str, next: str) -> ConfigurationError:
-        return ConfigurationError(f"the key file {path} cannot be used", why, next)
-
-    if not path.is_absolute():
-        raise refuse("the path is not absolute", f"write {path.absolute()}")
-    try:
-        found = path.lstat()
-    except OSError as error:
-        raise refuse(
-            f"{error.strerror}", f"put the key there: (umask 077; printf %s KEY > {path})"
-        ) from error
-    if stat.S_ISLNK(found.st_mode):
-        raise refuse("it is a symbolic link", f"name the file itself: {path.resolve()}")
-    if not stat.S_ISREG(found.st_mode):
-        raise refuse("it is not a regular file", "name a file that holds the key and nothing else")
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise refuse(f"{error.strerror}", "name a file of your own that you may read") from error
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise refuse("it is not a regular file", "name a file that holds the key and nothing else")
-        if found.st_uid != os.geteuid():
-            raise refuse("it belongs to another user", "copy it to a file of your own")
-        mode = stat.S_IMODE(found.st_mode)
-        if mode not in (0o400, 0o600):
-            raise refuse(f"its mode is {mode:04o}; others could read or change it", f"chmod 600 {path}")
-        data = file.read(MAXIMUM_BYTES + 1)
-    if not data:
-        raise refuse("it is empty", f"put the key there: printf %s KEY > {path}")
-    if len(data) > MAXIMUM_BYTES:
-        raise refuse(
-            f"it is longer than {MAXIMUM_BYTES} bytes", "name a file that holds the key and nothing else"
-        )
+    put = f"(umask 077; printf %s KEY > {path})"
+    data = read_private(path, "key file", MAXIMUM_BYTES, put)
     if b"\n" in data or b"\r" in data:
-        raise refuse("it holds a line end", f"write it without one: printf %s KEY > {path}")
+        raise refused(path, "key file", "it holds a line end", f"write it without one: {put}")
     if not all(0x21 <= byte <= 0x7E for byte in data):
-        raise refuse("it holds characters that are not printable ASCII", f"printf %s KEY > {path}")
+        raise refused(path, "key file", "it holds characters that are not printable ASCII", put)
     return Key(data.decode("ascii"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from assay.cli import shared
@@ -10,6 +11,8 @@ from assay.console import say
 from assay.coordinator.state import is_suite
 from assay.errors import ConfigurationError, RunError
 from assay.run.state import load_state
+from assay.signing.key import SigningKey, take_signing_key
+from assay.signing.sign import sign_late
 from assay.verbs.summarize import summarize
 
 
@@ -23,15 +26,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def resume(arguments: argparse.Namespace) -> int:
     """Go on, print what was found, and return the run's exit code."""
     run = arguments.run
+    signer = take_signing_key(os.environ)
     if not is_suite(run):
-        return _of_a_profile(arguments)
+        return _of_a_profile(arguments, signer)
     # Here alone: nothing else needs what asks.
     from assay.coordinator.command import resume_suite
 
-    return resume_suite(run, arguments.json)
+    return resume_suite(run, arguments.json, signer)
 
 
-def _of_a_profile(arguments: argparse.Namespace) -> int:
+def _of_a_profile(arguments: argparse.Namespace, signer: SigningKey | None) -> int:
     """Print what is done; of what is not, say what to do instead: nobody kept its answers apart."""
     run = arguments.run
     state = load_state(run)
@@ -41,6 +45,7 @@ def _of_a_profile(arguments: argparse.Namespace) -> int:
             f"{run} is being written by process {state.owner.pid}", "the run is live", f"assay status {run}"
         )
     if standing == "done":
+        sign_late(run, signer)
         say(f"assay: {run}: it is done; nothing is left to be asked")
         return summarize(arguments)
     raise ConfigurationError(

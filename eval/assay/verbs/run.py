@@ -34,6 +34,8 @@ from assay.run.native import Scratch
 from assay.run.prepare import Choice, draft, prepare, prepare_again
 from assay.run.state import this_process
 from assay.run.tasks import describes_itself, list_tasks
+from assay.signing.key import SigningKey, take_signing_key
+from assay.signing.sign import signature_said
 from assay.suite.job import Generation
 
 
@@ -89,8 +91,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, print, and return the run's exit code."""
+    # First, and out of the environment: no child hears of it, and nothing is asked with one that is unfit.
+    signer = None if arguments.dry_run else take_signing_key(os.environ)
     if arguments.suite is not None:
-        return _suite(arguments)
+        return _suite(arguments, signer)
     if arguments.profile is None:
         raise ConfigurationError("nothing is named", "", "assay run PROFILE, or assay run --suite FILE")
     declared = read_declared(arguments.model_manifest, os.environ)
@@ -101,11 +105,11 @@ def run(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments, declared)
     key = _key(arguments) if plan.server.kind == "other" else None
     _banner(plan)
-    finished = conduct(plan, key, runs, declared)
+    finished = conduct(plan, key, runs, declared, signer)
     return _show(finished, arguments.json)
 
 
-def _suite(arguments: argparse.Namespace) -> int:
+def _suite(arguments: argparse.Namespace, signer: SigningKey | None) -> int:
     given = {
         "PROFILE": arguments.profile,
         "--dry-run": arguments.dry_run or None,
@@ -126,7 +130,7 @@ def _suite(arguments: argparse.Namespace) -> int:
     # Here alone: a profile's run needs none of it.
     from assay.coordinator.command import run_suite
 
-    return run_suite(arguments.suite, _runs(arguments.runs), arguments.json)
+    return run_suite(arguments.suite, _runs(arguments.runs), arguments.json, signer)
 
 
 def _plan(arguments: argparse.Namespace, declared: Declared) -> Plan:
@@ -298,12 +302,15 @@ def _show(finished: Finished, as_json: bool) -> int:
     code = EXIT_CODES[summary.status]
     show(summary, stderr=as_json)
     (say if as_json else print)(f"run: {finished.run}")
+    signed_by, said = signature_said(finished.run)
+    (say if as_json else print)(said)
     if as_json:
         answer(
             {
                 "run_dir": str(finished.run),
                 "status": summary.status,
                 "exit_code": code,
+                "signed_by": signed_by,
                 "pins": summary.pins,
                 "runtime": summary.runtime,
                 "egress": summary.egress,

@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 
 from assay.cli import answer, shared
+from assay.console import say
 from assay.coordinator.state import is_suite
 from assay.plan import NAME, load_plan
 from assay.record.render import show
 from assay.record.results import SUMMARY, derive, load_summary, load_tasks, summarise
 from assay.record.summary import EXIT_CODES, Summary
 from assay.run.state import load_state
+from assay.signing.sign import signature_said
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,9 +54,16 @@ def summarize(arguments: argparse.Namespace) -> int:
         return summarize_suite(arguments.run, arguments.json)
     summary = recompute(arguments.run)
     show(summary, stderr=arguments.json)
+    signed_by, said = signature_said(arguments.run)
+    (say if arguments.json else print)(said)
     code = EXIT_CODES[summary.status]
     if arguments.json:
         answer(
-            {"run_dir": str(arguments.run.resolve()), "exit_code": code, **summary.model_dump(mode="json")}
+            {
+                "run_dir": str(arguments.run.resolve()),
+                "exit_code": code,
+                "signed_by": signed_by,
+                **summary.model_dump(mode="json"),
+            }
         )
     return code
