@@ -134,9 +134,9 @@ def _show(finished: Finished, as_json: bool) -> int:
     summary = finished.summary
     code = EXIT_CODES[summary.status]
     show(summary, stderr=as_json)
-    (say if as_json else print)(f"run: {finished.run}")
     signed_by, said = signature_said(finished.run)
-    (say if as_json else print)(said)
+    for line in (said, f"run: {finished.run}"):
+        (say if as_json else print)(line)
     if as_json:
         answer(
             {
