@@ -112,8 +112,8 @@ def test_every_verb_ends_stdout_with_one_json_object(toy: Toy, runs: Path) -> No
     for verb in ("run", "summarize", "audit"):
         assert len(answers[verb].out.splitlines()) == 1, "what is printed for people goes to stderr"
     assert set(answers["run"].json) == {
-        "run_dir", "status", "exit_code", "signed_by", "pins", "runtime", "egress", "counts", "scores", "problems",
-        "notes",
+        "run_dir", "status", "exit_code", "signed_by", "pins", "runtime", "egress", "counts", "scores",
+        "problems", "notes",
     }  # fmt: skip
     assert set(answers["run"].json["counts"]) == COUNTS
     assert {"family", "score", "low", "high", "counts", "baseline"} <= set(answers["run"].json["scores"][0])
