@@ -74,7 +74,7 @@ class EvalScope:
         evaluator = environment_of(job, arguments)
         needed = [f"the environment {evaluator}: eval/scripts/setup {evaluator}"]
         needed += [f"the data set {name}: eval/scripts/data {name}" for name in self.data(job)]
-        needed += [place for place in _local_places(job, arguments) if places.pinned(place) is None]
+        needed += [place for place in local_places(job, arguments) if places.pinned(place) is None]
         if searches(job, arguments):
             needed.append(f"the variable {SEARCH_VARIABLE}, and a network")
         if job.dataset == NEEDLE and arguments.tokenizer is None:
@@ -99,7 +99,7 @@ class EvalScope:
         if job.dataset == NEEDLE:
             tokenizer(job, arguments, environ)
         setup.require(setup.ENVIRONMENTS[environment_of(job, arguments)])
-        places.require(job.id, _local_places(job, arguments, environ))
+        places.require(job.id, local_places(job, arguments, environ))
         route.require(self.data(job))
         if job.dataset == IFBENCH:
             _require_nltk(job, _here(arguments.nltk_data))
@@ -112,7 +112,7 @@ class EvalScope:
         files = [CHILD, *(home / name for name in ("evaluator.toml", "build.lock", "requirements.lock"))]
         found = {f"file:{relative(path)}": sha256_file(path) for path in files}
         found[f"environment:{evaluator.name}"] = setup.check(setup.ENVIRONMENTS[evaluator.name]).digest
-        return found | places.digests(_local_places(job, arguments))
+        return found | places.digests(local_places(job, arguments))
 
     def data(self, job: Job) -> Sequence[str]:
         """The pinned data sets that the benchmark and the arguments name."""
@@ -217,7 +217,7 @@ def _places(job: Job, arguments: Arguments) -> tuple[str, ...]:
     return tuple(place for place in found if place is not None)
 
 
-def _local_places(job: Job, arguments: Arguments, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def local_places(job: Job, arguments: Arguments, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The same, with what only the environment names."""
     found = _places(job, arguments)
     if job.dataset == NEEDLE and arguments.tokenizer is None and environ.get(TOKENIZER_VARIABLE):

@@ -104,12 +104,7 @@ class Inspect:
             raise ConfigurationError(f"job {context.job.id} has nobody to ask", "it has no lane", "")
         evaluator = load_evaluator(self.name)
         scratch = Scratch(context.scratch)
-        cache = scratch.folder("inspect-evals")
-        for path, place in arguments.files.items():
-            link = cache / path
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.unlink(missing_ok=True)
-            link.symlink_to(places.resolve(place, context.data))
+        cache = linked(context, arguments, scratch)
         told = context.launch / f"attempt-{context.attempt}.json"
         told.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(told, child_job(context, arguments))
@@ -146,6 +141,17 @@ class Inspect:
             return inspect_tasks.local_samples(_here(str(arguments.file)))
         except AssayError:
             return None  # its data are not here yet
+
+
+def linked(context: Context, arguments: Arguments, scratch: Scratch) -> Path:
+    """A folder with a link for each file that inspect-evals would else download."""
+    cache = scratch.folder("inspect-evals")
+    for path, place in arguments.files.items():
+        link = cache / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(places.resolve(place, context.data))
+    return cache
 
 
 def child_job(context: Context, arguments: Arguments) -> dict[str, Any]:

@@ -49,6 +49,11 @@ def wrong(job: Mapping[str, Any], item: int, rollout: int) -> bool:
     return every is not None and (item + rollout + 1) % every == 0
 
 
+def text(job: Mapping[str, Any], item: int, rollout: int) -> str:
+    """The answer where nobody is asked; repeats of a sampled job answer differently."""
+    return f"{item + 1 + (rollout if job['sampled'] else 0)}"
+
+
 class Asker:
     """Asks at one address, over one connection a thread."""
 
@@ -88,8 +93,7 @@ def rollout(job: Mapping[str, Any], ask: Asker | None, item: int, number: int) -
         time.sleep(job["sleep"])
     row: dict[str, Any] = {"item": item, "rollout": number, "right": not wrong(job, item, number)}
     if ask is None:
-        varied = number if job["sampled"] else 0
-        row |= {"text": f"{item + 1 + varied}", "finish": "stop"}
+        row |= {"text": text(job, item, number), "finish": "stop"}
     else:
         try:
             answer = ask(body(job, item, number))

@@ -82,8 +82,15 @@ def read(
         data: Local directories of its data, as far as they are here.
         scratch: A private folder.
     """
+    return backend.normalize(context_of(run, suite, job, state, data, scratch), ended_of(state))
+
+
+def context_of(
+    run: Path, suite: Suite, job: Job, state: JobState, data: Mapping[str, Path], scratch: Path
+) -> Context:
+    """A job's last attempt, as its backend reads it; whoever starts anything with it is refused."""
     target = suite.target(job)
-    context = Context(
+    return Context(
         job=job,
         target=target,
         suite_digest=suite.digest,
@@ -97,8 +104,12 @@ def read(
         data=data,
         start=_refused,
     )
+
+
+def ended_of(state: JobState) -> Ended:
+    """How the child of a job's last attempt ended."""
     end = state.ended or KILLED
-    return backend.normalize(context, Ended(code=end.code, why=end.why, said=end.said))
+    return Ended(code=end.code, why=end.why, said=end.said)
 
 
 async def _refused(command: Command, reached: Callable[[], Reached]) -> Ended:

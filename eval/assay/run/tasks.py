@@ -114,15 +114,22 @@ def describer(plan: Plan, entry: EntryPlan, evaluator: Evaluator, files: Sequenc
         # Its own entry is all that such a taskset reads.
         own = files[0].with_name("entry.toml")
         return [program(evaluator, "python"), "-m", f"{module(taskset)}.describe", own]
-    upstream = [item.name for item in evaluator.editable]
-    if same(taskset) not in {same(name) for name in upstream}:
-        raise ConfigurationError(
-            f'entry "{entry.name}" asks for the taskset "{taskset}"',
-            f'evaluator "{evaluator.name}" does not have it; '
-            + nearest(taskset, [*evaluator.tasksets, *upstream]),
-            f"edit {entry_file(plan, entry)}",
-        )
+    require_taskset(plan, entry, evaluator)
     return [program(evaluator, "python"), "-P", LISTERS[plan.dialect], *files]
+
+
+def require_taskset(plan: Plan, entry: EntryPlan, evaluator: Evaluator) -> None:
+    """Raise ConfigurationError unless the entry's taskset is one that this checkout installs."""
+    taskset = plan.taskset(entry)
+    upstream = [item.name for item in evaluator.editable]
+    if module(taskset) in evaluator.tasksets or same(taskset) in {same(name) for name in upstream}:
+        return
+    raise ConfigurationError(
+        f'entry "{entry.name}" asks for the taskset "{taskset}"',
+        f'evaluator "{evaluator.name}" does not have it; '
+        + nearest(taskset, [*evaluator.tasksets, *upstream]),
+        f"edit {entry_file(plan, entry)}",
+    )
 
 
 def module(taskset: str) -> str:
