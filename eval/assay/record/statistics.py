@@ -117,15 +117,23 @@ def clustered(questions: Questions, spread: Spread) -> Bounds | None:
 
     It is not cut to the range of the rewards: where it leaves it, there are too few questions for it.
     """
+    error = standard_error(questions, spread)
+    if error is None:
+        return None
+    from scipy import stats
+
+    return _rounded(*stats.norm.interval(CONFIDENCE, spread.total / spread.rows, error))
+
+
+def standard_error(questions: Questions, spread: Spread) -> float | None:
+    """The standard error of the mean, clustered by question (CR1); None where no two questions differ."""
     if questions.count < 2 or not _differ(questions):
         return None
     import numpy as np
-    from scipy import stats
 
     mean = spread.total / spread.rows
     squares = math.fsum(float(np.square(sums - mean * sizes).sum()) for sums, sizes in questions.chunks())
-    error = math.sqrt(questions.count / (questions.count - 1) * squares) / spread.rows
-    return _rounded(*stats.norm.interval(CONFIDENCE, mean, error))
+    return math.sqrt(questions.count / (questions.count - 1) * squares) / spread.rows
 
 
 def wilson(questions: Questions, spread: Spread) -> Bounds | None:
