@@ -38,6 +38,7 @@ VERBS = {
     "status": "say what became of a run, and how to resume it",
     "summarize": "print a run's results again, from its records",
     "audit": "verify a run directory offline",
+    "compare": "hold one run against another, task by task",
     "keys": "make a key to sign runs with, or name one",
     "reward": "the upstream guide's reward beside ours",
     "doctor": "what this machine has and lacks",

@@ -234,15 +234,15 @@ def test_every_difference_is_told_at_once() -> None:
 
 def test_an_equal_key_that_asks_something_else_is_another_task() -> None:
     b = Made([row("t0"), row("t1", question="another")])
-    with pytest.raises(UnlikeError, match=r"tasks\.questions") as refused:
+    with pytest.raises(UnlikeError, match=r"pairs\.questions") as refused:
         compare(made([1.0, 1.0]), b)
     assert "in 1 pair(s), the first of task t1" in refused.value.why
-    assert compare(made([1.0, 1.0]), b, ["tasks.questions"]).accepted[0].name == "tasks.questions"
+    assert compare(made([1.0, 1.0]), b, ["pairs.questions"]).accepted[0].name == "pairs.questions"
 
 
 def test_an_equal_question_in_another_prompt_is_another_template() -> None:
     b = Made([row("t0", prompt="think first: "), row("t1", None, prompt=None)])
-    with pytest.raises(UnlikeError, match=r"template\.prompts") as refused:
+    with pytest.raises(UnlikeError, match=r"pairs\.prompts") as refused:
         compare(made([1.0, 1.0]), b)
     assert "in 1 pair(s)" in refused.value.why, "a prompt that was never sent is no other one"
 
@@ -332,7 +332,7 @@ def test_what_weakens_a_run_stands_beside_the_verdict() -> None:
     assert "claim to be s" in comparison.warnings[1]
     text = "\n".join(headlines(comparison))
     assert text.startswith("verdict: ")
-    assert "A: worktree: dirty" in text
+    assert "A is weakened: worktree: dirty" in text
 
 
 def test_a_made_run_is_a_view() -> None:

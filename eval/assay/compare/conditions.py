@@ -17,8 +17,8 @@ from assay.errors import ConfigurationError
 from assay.view.view import Benchmark
 
 METRIC = "evaluator.metric"
-QUESTIONS = "tasks.questions"
-PROMPTS = "template.prompts"
+QUESTIONS = "pairs.questions"
+PROMPTS = "pairs.prompts"
 SHOWN = 120
 
 
@@ -63,9 +63,9 @@ class Unlike:
 def differences(a: Benchmark, b: Benchmark) -> Iterator[Difference]:
     """Every condition of a benchmark that the two runs do not share, by name."""
     ours, theirs = dict(a.conditions), dict(b.conditions)
-    for conditions, benchmark in ((ours, a), (theirs, b)):
-        if benchmark.metric is not None:
-            conditions[METRIC] = benchmark.metric
+    # Where nothing was answered nobody names the metric, which makes it no other one.
+    if a.metric is not None and b.metric is not None:
+        ours[METRIC], theirs[METRIC] = a.metric, b.metric
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             yield Difference(name=name, benchmark=a.name, a=ours.get(name), b=theirs.get(name))

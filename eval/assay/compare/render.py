@@ -54,7 +54,8 @@ def headlines(comparison: Comparison) -> list[str]:
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         server = f"server {side.server} (claimed)" if side.server else "the server offers no identity"
         lines.append(f"{letter}: {side.name}, {side.status}; model {side.model}; {server}; {side.run}")
-        lines += [f"{letter}: {said}" for said in side.unsound]
+        if side.unsound:
+            lines.append(f"{letter} is weakened: {'; '.join(side.unsound)}")
     lines += [f"accepted difference: {said}" for said in told(comparison.accepted)]
     lines += [f"allowed, and alike: {word}" for word in comparison.unused]
     lines += [f"warning: {said}" for said in comparison.warnings]

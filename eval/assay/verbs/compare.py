@@ -17,7 +17,9 @@ from assay.view.open import open_run
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb's arguments."""
-    parser = subparsers.add_parser("compare", parents=[shared()], help="hold one run against another")
+    parser = subparsers.add_parser(
+        "compare", parents=[shared()], help="hold one run against another, task by task"
+    )
     parser.add_argument("a", metavar="A", type=Path, help="the run that stood before")
     parser.add_argument("b", metavar="B", type=Path, help="the run that is held against it")
     parser.add_argument(
