@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import keyword
 import logging
 import os
 import sys
@@ -40,6 +41,8 @@ VERBS = {
     "audit": "verify a run directory offline",
     "compare": "hold one run against another, task by task",
     "keys": "make a key to sign runs with, or name one",
+    "export": "write a run's publishable form: figures, no texts",
+    "import": "unpack what export wrote, held to its list",
     "reward": "the upstream guide's reward beside ours",
     "doctor": "what this machine has and lacks",
 }
@@ -60,10 +63,15 @@ def parser(verb: str | None) -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in VERBS.items():
         if name == verb:
-            importlib.import_module(f"assay.verbs.{name}").add(subparsers)
+            importlib.import_module(f"assay.verbs.{module_of(name)}").add(subparsers)
         else:
             subparsers.add_parser(name, help=summary, add_help=False)
     return top
+
+
+def module_of(verb: str) -> str:
+    """The name of a verb's module, which no word of the language may be."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
 def shared() -> argparse.ArgumentParser:

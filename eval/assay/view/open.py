@@ -6,7 +6,9 @@ from pathlib import Path
 
 from assay.coordinator.state import is_suite
 from assay.errors import VerificationError
+from assay.export.contents import is_export
 from assay.record.manifest import run_files
+from assay.view.export import ExportView
 from assay.view.profile import ProfileView
 from assay.view.view import View
 
@@ -21,6 +23,12 @@ def open_run(path: Path) -> View:
         raise VerificationError(f"{path} is not a run directory", "", "list the runs: ls eval/runs")
     # Before anything is opened: a link could lead elsewhere, and a pipe would never end.
     run_files(path)
+    if is_export(path):
+        return ExportView(path, _recorded(path))
+    return _recorded(path)
+
+
+def _recorded(path: Path) -> View:
     if is_suite(path):
         # Here alone: a profile's run needs none of it.
         from assay.view.suite import SuiteView
