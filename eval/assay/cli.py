@@ -43,6 +43,7 @@ VERBS = {
     "keys": "make a key to sign runs with, or name one",
     "export": "write a run's publishable form: figures, no texts",
     "import": "unpack what export wrote, held to its list",
+    "reproduce": "ask a server samples of a run again, and compare",
     "reward": "the upstream guide's reward beside ours",
     "doctor": "what this machine has and lacks",
 }
