@@ -102,9 +102,12 @@ def rollout(config: dict[str, Any], task: Task) -> bytes:
         program.kill()
         programs.discard(program)
     ok = finish is not None
-    nodes = [{"message": message, "sampled": False} for message in prompt]
+    nodes: list[dict[str, Any]] = [{"message": message, "sampled": False} for message in prompt]
     if ok:
         nodes.append({"message": {"role": "assistant", "content": text}, "sampled": True})
+        calls[-1]["node"] = len(prompt)
+    for number in range(1, len(nodes)):
+        nodes[number]["parent"] = number - 1
     score = float(f"<answer>{task.answer}</answer>" in text)
     span = {"start": begin, "end": time.time()}
     agent = {"config": {"runtime": config["env"]["agent"]["runtime"]}, "runtime": {"type": "subprocess"}}

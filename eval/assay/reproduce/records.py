@@ -92,6 +92,8 @@ def _questions(plan: Plan, entry: EntryPlan, row: Sample, lines: Lines) -> list[
     found = []
     for number, (messages, tools, call, then) in enumerate(turns):
         given = {**planned, **(call.get("sampling") or {})}
+        if plan.dialect == V0 and "max_tokens" in given:
+            given["max_completion_tokens"] = given.pop("max_tokens")
         body = {
             **{name: item for name, item in given.items() if item is not None},
             "model": str(call.get("model") or plan.server.model),
@@ -129,7 +131,7 @@ def _traced(episode: Mapping[str, Any]) -> Iterator[Turn]:
         path = _path(nodes, at)
         tools = [_tool(tool) for tool in nodes[path[0]].get("tools") or trace.get("tools") or []]
         messages = [_wire(nodes[index]["message"]) for index in path[:-1]]
-        yield messages, tools, call, _recorded(nodes[at]["message"], call.get("finish_reason"))
+        yield messages, tools, call, _recorded(nodes[at]["message"], call)
 
 
 def _path(nodes: Sequence[Mapping[str, Any]], at: int) -> list[int]:
@@ -151,14 +153,17 @@ def _flat(value: Mapping[str, Any]) -> Iterator[Turn]:
     for place, message in enumerate(completion):
         if message["role"] == "assistant":
             before = [_wire(each) for each in [*prompt, *completion[:place]]]
-            yield before, tools, {}, _recorded(message, None)
+            yield before, tools, {}, _recorded(message, {})
 
 
-def _recorded(message: Mapping[str, Any], finish: object) -> Said:
-    calls = tuple(call_of(_call(call)) for call in message.get("tool_calls") or [])
+def _recorded(message: Mapping[str, Any], call: Mapping[str, Any]) -> Said:
+    calls = tuple(call_of(_call(each)) for each in message.get("tool_calls") or [])
     thinking = str(message.get("reasoning_content") or "")
-    told = finish if isinstance(finish, str) else None
-    return Said((Choice(text_of(message), thinking, calls, told),))
+    finish = call.get("finish_reason")
+    # Tokens read are counted otherwise there: those that the server had kept are left out.
+    made = (call.get("usage") or {}).get("completion_tokens")
+    choice = Choice(text_of(message), thinking, calls, finish if isinstance(finish, str) else None)
+    return Said((choice,), usage={"completion_tokens": made} if type(made) is int else None)
 
 
 def _wire(message: Mapping[str, Any]) -> dict[str, Any]:
