@@ -1,7 +1,8 @@
 """Ed25519 keys: made once and never overwritten, read like any other secret, named by their public half.
 
 A private key is PKCS#8 in PEM, in a file that only its owner can read, encrypted at rest where he asked for
-it; the public half lies beside it. A key's id is the SHA-256 of its SubjectPublicKeyInfo in DER, so that
+it (PBES2 with AES-256, which every tool reads; its rounds are few, so a passphrase must be long). The public
+half lies beside it. A key's id is the SHA-256 of its SubjectPublicKeyInfo in DER, so that
 anybody who holds the public key computes the same name for it, with any tool.
 """
 
@@ -27,7 +28,7 @@ KEY_VARIABLE = "ASSAY_SIGNING_KEY_FILE"
 UNLOCK_VARIABLE = "ASSAY_SIGNING_PASSPHRASE_FILE"
 SUFFIX, PUBLIC_SUFFIX = ".pem", ".pub.pem"
 LARGEST_BYTES = 16 << 10
-SHORTEST_PASSPHRASE = 8
+SHORTEST_PASSPHRASE = 12
 WHAT = "signing key file"
 MAKE = "assay keys new"
 

@@ -16,7 +16,6 @@ from assay.record.statistics import Method
 from assay.record.summary import Outcome
 
 PREDICATE_TYPE = "urn:assay:eval-run/v1"
-SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Part(BaseModel):
@@ -279,9 +278,3 @@ class EvalRun(Part):
     servers: tuple[Server, ...]
     declared: Descriptor | None
     scores: tuple[Score, ...]
-
-
-def schema() -> dict[str, Any]:
-    """The predicate's JSON Schema, as `docs/schemas/eval-run.v1.json` has it."""
-    found = EvalRun.model_json_schema(mode="validation")
-    return {"$schema": SCHEMA_DIALECT, "$id": PREDICATE_TYPE, **found}
