@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError as OtherLibraryRefuses
 from securesystemslib.signer import SSlibKey
-from signed import STATEMENT, key_in
 
 from assay.digest import canonical_json
 from assay.errors import VerificationError
 from assay.signing import dsse
 from assay.signing.key import SigningKey, load_signing_key
+from signed import STATEMENT, key_in
 from toy_checkout import Toy
 
 

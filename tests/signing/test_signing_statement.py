@@ -1,4 +1,4 @@
-"""Statements and summaries: what their forms promise, and that no crash leaves one beside another manifest."""
+"""Statements and summaries: their forms, and that no crash leaves one beside another manifest."""
 
 from __future__ import annotations
 
