@@ -1,4 +1,4 @@
-"""Materials: an input is addressed as its lock says, and by its digest alone where no lock names its bytes."""
+"""Materials: an input is addressed as its lock says, and by its digest alone where no lock names it."""
 
 from __future__ import annotations
 
