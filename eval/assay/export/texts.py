@@ -1,10 +1,10 @@
 """A run's files without the texts of tasks, answers and errors: figures, names and digests stay.
 
 Answers are often one word, and the digest of one word tells the word; so digests of answers become numbers in
-the order of their first appearance, which tell equal ones from different ones and nothing else. Names that an
-evaluator took out of its data (keys, families, rewards) stay as long as they look like names; any other is
-told by its digest. What somebody wrote in words (errors, problems, notes, what a child printed last) is gone.
-Everything that is computed from rows comes out of these the same.
+the order of their first appearance, which tell equal ones from different ones and nothing else. A task's key
+stays as long as it looks like one; any other is told by its digest. What somebody wrote in words (errors,
+problems, notes, what a child printed last) is gone. Everything that is computed from rows comes out of these
+the same, and so does the statement that was signed.
 """
 
 from __future__ import annotations
@@ -47,11 +47,8 @@ class Rows:
         return row.model_copy(
             update={
                 "task_key": name(row.task_key),
-                "family": name(row.family),
-                "cluster": name(row.cluster),
                 "answer_digest": self._number(row.answer_digest),
                 "output_digest": self._number(row.output_digest),
-                "rewards": {name(each): score for each, score in row.rewards.items()},
                 "error": None,
                 "finish_reason": word(row.finish_reason),
                 "stop_condition": word(row.stop_condition),
@@ -72,15 +69,13 @@ def tasks(plan: TaskPlan) -> TaskPlan:
             task.model_copy(
                 update={
                     "key": name(task.key),
-                    "family": name(task.family),
                     "duplicate_of": None if task.duplicate_of is None else name(task.duplicate_of),
                 }
             )
             for task in plan.tasks
         ),
         baselines={
-            name(family): baseline.model_copy(update={"answer": ""})
-            for family, baseline in plan.baselines.items()
+            family: baseline.model_copy(update={"answer": ""}) for family, baseline in plan.baselines.items()
         },
     )
 
@@ -147,9 +142,7 @@ def _count(said: tuple[str, ...]) -> tuple[str, ...]:
 def _family(found: FamilyScore) -> FamilyScore:
     return found.model_copy(
         update={
-            "family": name(found.family),
             "baseline_answer": None if found.baseline_answer is None else "",
-            "rewards": _named(found.rewards),
         }
     )
 
@@ -160,14 +153,7 @@ def _job(found: DatasetResult) -> DatasetResult:
             "problems": _count(found.problems),
             "notes": _count(found.notes),
             "error": None if found.error is None else LEFT_OUT,
-            "primary": None if found.primary is None else found.primary and name(found.primary),
-            "metrics": _named(found.metrics),
-            "reported": _named(found.reported),
             "families": tuple(_family(each) for each in found.families),
             "failures": (),
         }
     )
-
-
-def _named(scores: Mapping[str, float]) -> dict[str, float]:
-    return {name(each): score for each, score in scores.items()}
