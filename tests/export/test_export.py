@@ -21,6 +21,9 @@ from assay.plan import load_plan
 from assay.record.manifest import load_manifest
 from assay.record.results import load_summary, load_tasks, summarise
 from assay.record.suite_results import load_suite_summary, recompute
+from assay.signing.gather import statement_of
+from assay.signing.key import make_key
+from assay.signing.verify import verify
 from assay.view.open import open_run
 from audit.altered import Altered
 from coordinator.suites import NOBODY, Counting, asking, quiet, write
@@ -224,6 +227,15 @@ def test_a_suites_run_is_published_the_same_way(toy: Toy, runs: Path, tmp_path: 
     problems = {job["id"]: job["problems"] for job in state["jobs"]}
     assert problems["three"] == ["left out"]
     assert problems["one"] == []
+
+
+def test_what_was_signed_still_follows_from_what_is_published(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    private, public, _ = make_key(tmp_path, "key", None)
+    done = toy.run("run", "toy", "--runs", runs, "--json", ASSAY_SIGNING_KEY_FILE=str(private))
+    export(done.run, tmp_path / "run.zip")
+    there = unpack(tmp_path / "run.zip", tmp_path / "in")
+    # Scores, counts and intervals stand in the signed bytes; the published summary has the same.
+    assert verify(there, public.read_bytes()).statement == statement_of(there)
 
 
 def test_a_run_whose_files_are_not_its_manifests_is_not_published(told: Path, tmp_path: Path) -> None:
