@@ -120,6 +120,8 @@ def test_facts_say_what_weakens_a_result(first: Path) -> None:
 def test_what_is_no_finished_run_is_refused(first: Path, tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="not a run directory"):
         open_run(tmp_path / "nothing")
+    with pytest.raises(VerificationError, match="is not a run"):
+        open_run(tmp_path)
     copy = tmp_path / first.name
     shutil.copytree(first, copy, symlinks=True)
     (copy / "summary.json").unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.coordinator.state import is_suite
-from assay.errors import VerificationError
+from assay.errors import ConfigurationError, VerificationError
 from assay.export.contents import is_export
 from assay.record.manifest import run_files
 from assay.view.export import ExportView
@@ -34,4 +34,7 @@ def _recorded(path: Path) -> View:
         from assay.view.suite import SuiteView
 
         return SuiteView(path)
-    return ProfileView(path)
+    try:
+        return ProfileView(path)
+    except ConfigurationError as error:
+        raise VerificationError(f"{path} is not a run: {error.what}", error.why, "ls eval/runs") from error
