@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from assay.record.dataset_result import JobRecord
 from assay.record.results import load_summary
 from assay.record.suite_results import summarise_suite
 from assay.record.summary import Summary
+from assay.reproduce import records
 from assay.suite.job import Job
 from assay.suite.suite import Suite
 from assay.suite.target import Target
+from assay.view.open import open_run
 from standin import Reply, StandIn
 
 HOST = {"runtime": "subprocess"}
@@ -49,6 +52,8 @@ def test_a_part_of_an_entry_is_asked_with_the_jobs_sampling_and_is_a_run_of_its_
     (inner,) = (path.parent for path in done.context.folder.glob("*/summary.json"))
     assert load_summary(inner).counts.planned == 3
     agrees(done, load_summary(inner))
+    built = [json.loads(each.request.body) for each in records.choose(open_run(inner), 0, 9).questions]
+    assert [body in server.requests for body in built] == [True, True], "as it was asked, byte order apart"
     assert done.normalised.problems == ()
     assert any("select" in note for note in done.normalised.notes)
     assert done.launcher.reached[-1].total == 3

@@ -21,8 +21,10 @@ import pytest
 from suites import write
 
 from assay.files import read_json, read_jsonl
+from assay.gateway.kept import kept_answers
 from assay.models import verify
 from assay.paths import CACHE
+from assay.reproduce import records
 from assay.run.key import make_key_file
 from assay.view.open import open_run
 from tests.backends.evalscope_data import choices
@@ -154,6 +156,22 @@ def done(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def reproduced(run: Path, first: Served, second: Served, key_file: Path) -> None:
+    """Both servers say again what they said: asked the bytes that were kept, and what traces hold of them."""
+    (inner,) = (path.parent for path in run.glob("thread/attempt-*/*/summary.json"))
+    for words in (
+        (run, "--target", "first", "--key-file", key_file),
+        (run, "--target", "second"),
+        (inner, "--base-url", first.url, "--key-file", key_file),
+    ):
+        code, out, err = done(command("reproduce", *words, "-n", "4", "--json"))
+        assert code == 0, err
+        assert json.loads(out.splitlines()[-1])["counts"]["same"] == 4
+    kept = [json.loads(each.request.body) for each in kept_answers(run / "answers/thread.jsonl")]
+    built = records.choose(open_run(inner), 0, 4).questions
+    assert [json.loads(each.request.body) in kept for each in built] == [True] * 4
+
+
 def test_real_evaluators_at_two_targets_are_killed_resumed_and_repeat_nothing(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key = make_key_file(key_file).reveal()
@@ -185,6 +203,7 @@ def test_real_evaluators_at_two_targets_are_killed_resumed_and_repeat_nothing(tm
         assert code == 0, err
         after = {server.name: server.asked for server in (first, second)}
         lines = {server.name: server.lines() for server in (first, second)}
+        reproduced(run, first, second, key_file)
     summary = json.loads(out.splitlines()[-1])
     assert summary["status"] == "done"
     found = {job["job"]: job for job in summary["jobs"]}

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from assay.files import read_jsonl
+from assay.reproduce import records
+from assay.view.open import open_run
 from pinned.site import Site
 from standin import Reply, StandIn
 from tests.coordinator.suites import write
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 MODEL = "qwen3.8-27b"
 KEY = "canary-5e0c1d7a92"
+REQUESTS = "requests.json"
 CUTS = {"direct-smoke": {"mrcr-64k": Cut(1), "graphwalks-bfs": Cut(2)}}
 
 
@@ -44,6 +47,7 @@ def ran(pinned_direct: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         words = ("direct-smoke", "--base-url", server.base_url, "--runs", runs, "--pins", pins, "--json")
         done = pinned_direct.run("run", *words, QWEN_API_KEY_FILE=str(key))
         assert done.returncode == 0, done.stderr
+        (folder / REQUESTS).write_text(json.dumps(server.requests))
         yield Path(json.loads(done.stdout.splitlines()[-1])["run_dir"]), pins
 
 
@@ -81,6 +85,17 @@ def test_each_rollout_of_the_direct_lane_has_a_row(ran: tuple[Path, Path]) -> No
     rows = list(read_jsonl(ran[0] / "samples.jsonl"))
     assert [row["entry"] for row in rows] == ["mrcr-64k", "graphwalks-bfs", "graphwalks-bfs"]
     assert {row["status"] for row in rows} == {"scored"}
+
+
+def test_each_answer_of_the_direct_lane_can_be_asked_for_as_it_was(ran: tuple[Path, Path]) -> None:
+    run, _ = ran
+    chosen = records.choose(open_run(run), 0, 99)
+
+    built = [json.loads(each.request.body) for each in chosen.questions]
+    assert (len(built), chosen.left_out) == (3, ())
+    asked = json.loads((run.parents[1] / REQUESTS).read_text())
+    assert [body for body in built if body not in asked] == []
+    assert {each.then.choices[0].content for each in chosen.questions} == {"Final Answer: []"}
 
 
 def test_the_direct_lane_is_audited_from_the_run_alone(pinned_direct: Site, ran: tuple[Path, Path]) -> None:

@@ -28,7 +28,9 @@ from requests.exceptions import RequestException
 from assay import pinset, sandbox
 from assay.planning import make_plan
 from assay.profile import find_profile
+from assay.reproduce import records
 from assay.run.client import GIGABYTE, LABEL
+from assay.view.open import open_run
 from pinned.locks import PINS
 from pinned.site import Site
 from standin import Reply, StandIn
@@ -285,6 +287,17 @@ def test_every_attack_ends_is_recorded_and_costs_no_other_rollout(outcome: Outco
     counts = outcome.answer["counts"]
     assert (counts["planned"], counts["scored"], counts["errored"], counts["missing"]) == (5, 2, 3, 0)
     assert outcome.answer["problems"] == [], "every container was seen to be held to its limits"
+
+
+def test_each_turn_can_be_asked_again_as_it_was_asked(outcome: Outcome) -> None:
+    """`reproduce` builds from the record what was sent: messages, tools, results of every turn, and sampling."""
+    chosen = records.choose(open_run(outcome.run), 0, 99)
+
+    built = [json.loads(each.request.body) for each in chosen.questions]
+    assert chosen.left_out == ()
+    assert sorted(each.of["turn"] for each in chosen.questions) == [1, 1, 2, 3, 4]
+    assert [body for body in built if body not in outcome.requests] == []
+    assert max(len(body["messages"]) for body in built) == 2 + 2 * 3
 
 
 def test_nothing_can_be_reached_but_the_model(outcome: Outcome) -> None:
