@@ -1,4 +1,4 @@
-"""`assay reproduce` with our own server and the real model: it says the same again, and a coarser one does not."""
+"""`assay reproduce` with our own server: the real model says the same again, and a coarser one does not."""
 
 from __future__ import annotations
 

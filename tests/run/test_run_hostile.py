@@ -290,7 +290,7 @@ def test_every_attack_ends_is_recorded_and_costs_no_other_rollout(outcome: Outco
 
 
 def test_each_turn_can_be_asked_again_as_it_was_asked(outcome: Outcome) -> None:
-    """`reproduce` builds from the record what was sent: messages, tools, results of every turn, and sampling."""
+    """`reproduce` builds from the record what was sent: messages, tools, their results, and sampling."""
     chosen = records.choose(open_run(outcome.run), 0, 99)
 
     built = [json.loads(each.request.body) for each in chosen.questions]
