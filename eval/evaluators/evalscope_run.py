@@ -58,6 +58,10 @@ class RefusedError(Exception):
     """The job cannot be asked as it stands."""
 
 
+class ListedError(Exception):
+    """All that was wanted is the list of what would be asked."""
+
+
 class Lines:
     """A file of records that is only appended to; each is with the system before the next one is begun."""
 
@@ -95,6 +99,7 @@ class Watched(DefaultEvaluator):
     folder: Path
     seed: int | None
     repeats: int
+    listing: bool
 
     def _collect_work_items(self, datasets: Mapping[str, Any]) -> Any:
         """All subsets are loaded, and nothing was asked yet."""
@@ -103,6 +108,8 @@ class Watched(DefaultEvaluator):
         lines = Lines(self.folder / "tasks.jsonl")
         for task in tasks:
             lines.append(task)
+        if self.listing:
+            raise ListedError
         self.failures = Lines(self.folder / "failures.jsonl")
         return super()._collect_work_items(datasets)
 
@@ -125,14 +132,15 @@ class Watched(DefaultEvaluator):
             raise
 
 
-def main(path: str) -> int:
-    """Ask what the job file says; 0 when EvalScope came to its end."""
+def main(path: str, *words: str) -> int:
+    """Ask what the job file says; 0 when EvalScope came to its end. With the word `list`, ask nothing."""
     job = json.loads(Path(path).read_text("utf-8"))
     folder = Path(job["task"]["work_dir"])
     # A worker that waits for an answer would keep a signal waiting; all that has ended is written.
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     quieten(folder / "logs")
+    Watched.listing = "list" in words
     Watched.folder, Watched.seed, Watched.repeats = folder, job["seed"], job["task"]["repeats"]
     EVALUATOR_REGISTRY["default"] = Watched
     plain = OpenAICompatibleAPI.completion_params
@@ -142,6 +150,8 @@ def main(path: str) -> int:
         tame_bfcl(job["bfcl"], folder)
     try:
         run_task(config)
+    except ListedError:
+        return 0
     except RefusedError as refused:
         (folder / "refused.txt").write_text(f"{refused}\n", "utf-8")
         return 2
@@ -367,4 +377,4 @@ def arithmetic(text: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

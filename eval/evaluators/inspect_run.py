@@ -61,8 +61,11 @@ class RefusedError(Exception):
     """The job cannot be asked as it stands."""
 
 
-def main(path: str) -> int:
-    """Ask what the job file says and return 0 when the evaluation's records are whole."""
+def main(path: str, *words: str) -> int:
+    """Ask what the job file says and return 0 when the evaluation's records are whole.
+
+    With the word `list`, nothing is asked: what would be stands in `planned.jsonl`.
+    """
     job = json.loads(Path(path).read_text("utf-8"))
     output = Path(job["output"])
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,6 +75,8 @@ def main(path: str) -> int:
         asked = chosen(job)
         planned = plan(asked, job)
         (output / "planned.jsonl").write_text("".join(map(line, planned)), "utf-8")
+        if "list" in words:
+            return 0
         Recorder.into = output / "samples.jsonl"
         return conclude(output, [ask(asked, job, part, output) for part in job["parts"]])
     except RefusedError as refused:
@@ -331,4 +336,4 @@ def leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1]))
+    leave(main(*sys.argv[1:]))

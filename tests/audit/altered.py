@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OUTSIDE = frozenset({"manifest.json", "lock", "statement.dsse.json", "report.html"})
+
 
 @dataclass(frozen=True)
 class Altered:
@@ -47,6 +49,6 @@ class Altered:
                 relative = path.relative_to(self.run).as_posix()
                 if path.is_symlink():
                     files[relative] = f"link:{path.readlink()}"
-                elif path.is_file() and relative not in {"manifest.json", "lock", "report.html"}:
+                elif path.is_file() and relative not in OUTSIDE:
                     files[relative] = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
         self.json("manifest.json", lambda value: value.update(files=dict(sorted(files.items()))))

@@ -20,20 +20,66 @@ from assay.record.results import derive, load_summary, load_tasks
 from assay.record.sample import Sample, TaskPlan
 from assay.record.summary import Summary
 from assay.run.state import State, load_state
+from assay.signing.key import PublicKey
 
 SUFFIX = re.compile(r"-(?P<digest>[0-9a-f]{8})$")
 
 
 @dataclass(frozen=True)
-class Case:
-    """A run directory under audit; every property raises VerificationError where its file is unfit."""
+class Recorded:
+    """A run directory under audit; reading it raises VerificationError where a file of it is unfit.
+
+    Attributes:
+        run: The directory.
+        key: The only key whose signature is believed; None where the auditor was given none.
+    """
 
     run: Path
+    key: PublicKey | None = None
 
     @property
     def provenance(self) -> Path:
         """The provenance folder."""
         return self.run / "provenance"
+
+    @cached_property
+    def before(self) -> Mapping[str, str]:
+        """The frozen inputs before the first request."""
+        return self.inputs("before")
+
+    def inputs(self, when: str) -> Mapping[str, str]:
+        """The frozen inputs "before", or "after-<entry>"."""
+        value = self.json(self.provenance / f"inputs.{when}.json").get("inputs")
+        if not isinstance(value, dict):
+            raise VerificationError(f"provenance/inputs.{when}.json holds no inputs")
+        return {str(name): str(digest) for name, digest in value.items()}
+
+    def here(self) -> Mapping[str, str]:
+        """Digests of this checkout's inputs that another check has computed already, by name."""
+        return {}
+
+    def pin(self, name: str) -> Path | None:
+        """The run's copy of a lock, e.g. "datasets.lock", where the pin set in force has it; or None."""
+        path = relative(pinset.current().file(name))
+        return self.provenance / "pins" / path if f"file:{path}" in self.before else None
+
+    def json(self, path: Path) -> dict[str, Any]:
+        """A JSON object in a file of the run."""
+        name = path.relative_to(self.run).as_posix()
+        try:
+            value = read_json(path)
+        except FileNotFoundError:
+            raise VerificationError(f"{name} is missing") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise VerificationError(f"{name} cannot be read", str(error)) from error
+        if not isinstance(value, dict):
+            raise VerificationError(f"{name} is not a JSON object")
+        return value
+
+
+@dataclass(frozen=True)
+class Case(Recorded):
+    """The run of a profile."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -60,18 +106,6 @@ class Case:
         """Samples computed again from the native records, and what in those was not planned."""
         return derive(self.run, self.plan, self.tasks)
 
-    @cached_property
-    def before(self) -> Mapping[str, str]:
-        """The frozen inputs before the first request."""
-        return self.inputs("before")
-
-    def inputs(self, when: str) -> Mapping[str, str]:
-        """The frozen inputs "before", or "after-<entry>"."""
-        value = self.json(self.provenance / f"inputs.{when}.json").get("inputs")
-        if not isinstance(value, dict):
-            raise VerificationError(f"provenance/inputs.{when}.json holds no inputs")
-        return {str(name): str(digest) for name, digest in value.items()}
-
     def server(self, entry: str, when: str) -> dict[str, Any]:
         """What the server claimed "before" or "after" an entry."""
         return self.json(self.provenance / "server" / f"{entry}.{when}.json")
@@ -95,21 +129,3 @@ class Case:
     def launch(self, part: Part, name: str) -> dict[str, Any]:
         """What was recorded of an invocation's launch, e.g. "command.json"."""
         return self.json(self.provenance / "launch" / part.folder / name)
-
-    def pin(self, name: str) -> Path | None:
-        """The run's copy of a lock, e.g. "datasets.lock", where the pin set in force has it; or None."""
-        path = relative(pinset.current().file(name))
-        return self.provenance / "pins" / path if f"file:{path}" in self.before else None
-
-    def json(self, path: Path) -> dict[str, Any]:
-        """A JSON object in a file of the run."""
-        name = path.relative_to(self.run).as_posix()
-        try:
-            value = read_json(path)
-        except FileNotFoundError:
-            raise VerificationError(f"{name} is missing") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise VerificationError(f"{name} cannot be read", str(error)) from error
-        if not isinstance(value, dict):
-            raise VerificationError(f"{name} is not a JSON object")
-        return value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import data, dialect, models, sources
-from assay.audit.case import Case
+from assay.audit.case import Case, Recorded
 from assay.audit.check import Check, judge
 from assay.digest import combined_digest, sha256_bytes, sha256_file, tree_digests
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
@@ -87,7 +87,7 @@ def checkout(case: Case) -> Check:
         path = ROOT / name
         if not path.is_dir() or combined_digest(tree_digests(path)) != case.before[f"tree:{name}"]:
             faults.append(f"{name}/ of this checkout is not the one the run froze")
-    odd, absent = _sources(case, names(sorted(wanted & case.before.keys()), "source"))
+    odd, absent = source_faults(case, names(sorted(wanted & case.before.keys()), "source"))
     faults += odd
     if faults:
         commit = case.json(case.provenance / "worktree.json").get("commit")
@@ -97,7 +97,7 @@ def checkout(case: Case) -> Check:
     return judge("checkout", faults, "locks and sources of this checkout are the frozen ones")
 
 
-def _sources(case: Case, frozen: list[str]) -> tuple[list[str], list[str]]:
+def source_faults(case: Recorded, frozen: list[str]) -> tuple[list[str], list[str]]:
     """What is odd about the upstream sources here, and which of them are not here."""
     odd, absent = [], []
     for name in frozen:
@@ -111,7 +111,7 @@ def _sources(case: Case, frozen: list[str]) -> tuple[list[str], list[str]]:
     return odd, absent
 
 
-def worktree(case: Case) -> Check:
+def worktree(case: Recorded) -> Check:
     """The run was made from a commit, not from edited files."""
     found = case.json(case.provenance / "worktree.json")
     if found.get("clean") is True:

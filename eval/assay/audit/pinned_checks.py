@@ -7,11 +7,11 @@ this checkout's own verified copy is asked; without one the answer is UNKNOWN an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay import data, sources
-from assay.audit.case import Case
+from assay.audit.case import Case, Recorded
 from assay.audit.check import Check, Verdict
 from assay.errors import AssayError, PrerequisiteError
 from assay.evaluator import SNAPSHOT, Evaluator, Route, load_evaluator
@@ -59,7 +59,7 @@ def source_trees(case: Case) -> Check:
         elif here.digest != frozen:
             faults.append(f"{name}: frozen was {frozen}, revision {here.revision} has {here.digest}")
     sound = tuple(f"{name} at {pinned[name].revision}" for name in evaluator.sources if name in pinned)
-    return _told("sources", faults, absent, sound)
+    return told("sources", faults, absent, sound)
 
 
 def task_data(case: Case) -> Check:
@@ -69,12 +69,19 @@ def task_data(case: Case) -> Check:
     if not routes:
         kept = names(case.before, "data")
         faults = [f"data:{name} was frozen, but no taskset reads it" for name in kept]
-        return _told("data", faults, [], ("no taskset reads pinned data",))
+        return told("data", faults, [], ("no taskset reads pinned data",))
+    faults, absent = data_faults(case, sorted({route.data for route in routes}))
+    count = len(names(case.before, "data"))
+    return told("data", faults, absent, (f"{count} file(s) of task data as datasets.lock pins them",))
+
+
+def data_faults(case: Recorded, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What of the frozen data sets is not as the run's own lock pins it, and what nobody here can tell."""
     lock = case.pin("datasets.lock")
     known = {} if lock is None else data.datasets(lock)
-    faults = []
+    faults: list[str] = []
     absent: list[str] = []
-    for name in sorted({route.data for route in routes}):
+    for name in wanted:
         if name not in known:
             faults.append(f"data {name} is in no lock of the run")
             continue
@@ -105,8 +112,7 @@ def task_data(case: Case) -> Check:
                 for path in by_git
                 if here[path] != frozen[path]
             ]
-    count = len(names(case.before, "data"))
-    return _told("data", faults, absent, (f"{count} file(s) of task data as datasets.lock pins them",))
+    return faults, absent
 
 
 def routed(case: Case) -> Check:
@@ -125,7 +131,7 @@ def routed(case: Case) -> Check:
             faults += _where(case, part)
             faults += _led(case, part, route, dataset)
     count = sum(len(entry.parts) for entry in case.plan.entries)
-    return _told("routes", faults, [], (f"{count} invocation(s), offline, data by the declared routes",))
+    return told("routes", faults, [], (f"{count} invocation(s), offline, data by the declared routes",))
 
 
 def _where(case: Case, part: Part) -> list[str]:
@@ -215,6 +221,7 @@ def _routes(case: Case, evaluator: Evaluator) -> list[Route]:
     return [route for route in found if route is not None]
 
 
-def _told(name: str, faults: list[str], absent: list[str], sound: tuple[str, ...]) -> Check:
+def told(name: str, faults: list[str], absent: list[str], sound: tuple[str, ...]) -> Check:
+    """FAIL with the faults; else UNKNOWN with what cannot be told here; else PASS."""
     verdict: Verdict = "FAIL" if faults else "UNKNOWN" if absent else "PASS"
     return Check(name, verdict, tuple(faults) or tuple(absent) or sound)

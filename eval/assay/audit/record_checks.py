@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.audit.case import SUFFIX, Case
+from assay.audit.case import SUFFIX, Case, Recorded
 from assay.audit.check import Check, judge
 from assay.files import json_text
 from assay.record.manifest import NAME as MANIFEST
@@ -14,19 +14,10 @@ from assay.record.results import MARKDOWN, SAMPLES, SUMMARY, left_out, samples_b
 from assay.record.summary import EXIT_CODES
 
 
-def files(case: Case) -> Check:
+def files(case: Recorded) -> Check:
     """Every file has the recorded digest, none is missing, none was added."""
     faults = [f"{difference.path}: {difference.what}" for difference in compare(case.run)]
     return judge("files", faults, f"{len(load_manifest(case.run))} files as in {MANIFEST}, none extra")
-
-
-def signature(case: Case) -> Check:
-    """Whether anybody vouches for the manifest."""
-    if (case.run / "statement.dsse.json").exists():
-        return Check(
-            "signature", "UNKNOWN", ("statement.dsse.json is there, but this version verifies none",)
-        )
-    return Check("signature", "UNKNOWN", ("the run is not signed: nobody vouches for its bytes",))
 
 
 def plan(case: Case) -> Check:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from assay.audit import input_checks, pinned_checks, record_checks, server_checks, shell_checks
+from assay.audit import (
+    environment_checks,
+    input_checks,
+    pinned_checks,
+    record_checks,
+    server_checks,
+    shell_checks,
+    signature_checks,
+)
 from assay.audit.case import Case
 from assay.audit.check import Check, Rule, looked
 from assay.coordinator.state import is_suite
 from assay.errors import VerificationError
 from assay.record.manifest import run_files
+from assay.signing.key import PublicKey
 
 CHECKS: tuple[Rule[Case], ...] = (
-    Rule("signature", "recomputed", record_checks.signature),
+    Rule("signature", "recomputed", signature_checks.signature),
+    Rule("statement", "recomputed", signature_checks.statement),
     Rule("files", "recomputed", record_checks.files),
     Rule("plan", "recomputed", record_checks.plan),
     Rule("state", "measured", record_checks.state),
@@ -26,6 +37,7 @@ CHECKS: tuple[Rule[Case], ...] = (
     Rule("data", "pinned", pinned_checks.task_data),
     Rule("routes", "measured", pinned_checks.routed),
     Rule("checkout", "pinned", input_checks.checkout),
+    Rule("environments", "recomputed", environment_checks.environments),
     Rule("worktree", "measured", input_checks.worktree),
     Rule("configuration", "recomputed", input_checks.configuration),
     Rule("requests", "measured", server_checks.requests),
@@ -34,10 +46,17 @@ CHECKS: tuple[Rule[Case], ...] = (
     Rule("isolation", "measured", server_checks.isolation),
     Rule("shell", "claimed", shell_checks.shell),
 )
+# What the run of a suite answers for, also of the runs inside it.
+OUTER = frozenset({"signature", "statement", "environments"})
 
 
-def audit(run: Path) -> list[Check]:
+def audit(run: Path, key: PublicKey | None = None, rescored: bool = False) -> list[Check]:
     """Every check's verdict; a check that cannot read what it needs fails, and says what.
+
+    Args:
+        run: The run directory.
+        key: The only key whose signature is believed; None for none.
+        rescored: Whether upstream's scorers score the saved answers again.
 
     Raises:
         VerificationError: there is no run directory.
@@ -50,10 +69,30 @@ def audit(run: Path) -> list[Check]:
         # Nothing of it is opened: a link leads elsewhere, and a pipe would never end.
         return [Check("files", "FAIL", (str(error), "nothing else was read"))]
     if is_suite(run):
-        # Here alone: a profile's run needs none of it.
-        from assay.audit import suite_checks
+        checks = _suite(run, key)
+    else:
+        case = Case(run, key)
+        checks = [looked(rule, case) for rule in CHECKS]
+    if rescored:
+        # Here alone: it drives the evaluators' environments.
+        from assay.audit.rescore import rescore
 
-        suite = suite_checks.SuiteCase(run)
-        return [looked(rule, suite) for rule in suite_checks.CHECKS]
-    case = Case(run)
-    return [looked(rule, case) for rule in CHECKS]
+        checks += rescore(run)
+    return checks
+
+
+def _suite(run: Path, key: PublicKey | None) -> list[Check]:
+    """The checks of a suite's run, and of each run inside it by its job's name."""
+    # Here alone: a profile's run needs none of it.
+    from assay.audit.suite_rules import RULES, SuiteCase, inner_runs
+
+    case = SuiteCase(run, key)
+    checks = [looked(rule, case) for rule in RULES]
+    try:
+        found = [(job.id, Case(inside)) for job, inside in inner_runs(case)]
+    except (VerificationError, OSError, ValueError, LookupError, StopIteration):
+        return checks  # what cannot be read has failed by its own name
+    for job, inside in found:
+        rules = [rule for rule in CHECKS if rule.name not in OUTER]
+        checks += [replace(looked(rule, inside), name=f"{job}: {rule.name}") for rule in rules]
+    return checks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.audit.case import Case
+from assay.audit.case import Recorded
 from assay.audit.check import Check
 from assay.shell import VARIABLES, read_lock
 from assay.shell import judge as judge_shell
@@ -14,7 +14,7 @@ NAME = "shell"
 RECORD = "provenance/environment.json"
 
 
-def shell(case: Case) -> Check:
+def shell(case: Recorded) -> Check:
     """A run that says it was made in the pinned shell names the frozen lock's nixpkgs and its programs."""
     value = case.json(case.provenance / "environment.json")
     said = value["shell"]

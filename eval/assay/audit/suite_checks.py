@@ -1,96 +1,40 @@
-"""The audit of a suite's run: is the record whole, and does what was printed follow from what was recorded?
+"""The record of a suite's run: is it whole, and does what was printed follow from what was recorded?
 
 Rows are read again from the evaluators' own records where the suite kept all of them; otherwise the recorded
-rows are what there is, and the audit says so. The summary is computed again from the recorded rows.
+rows are what there is, and the audit says so. The summary is computed again from the same records, what the
+evaluators themselves report and what only state and provenance tell included.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from assay.audit.case import SUFFIX
-from assay.audit.check import Check, Rule, judge
-from assay.backends import registry
-from assay.coordinator import frozen
-from assay.coordinator.directory import load_suite
+from assay.audit.check import Check, judge
+from assay.audit.record_checks import differences
+from assay.audit.suite_case import SuiteCase
 from assay.coordinator.events import read_events
-from assay.coordinator.frozen import Frozen
-from assay.coordinator.results import native_rows
-from assay.coordinator.state import State, load_state
-from assay.digest import sha256_file
-from assay.errors import VerificationError
-from assay.files import json_text, read_json
-from assay.record.manifest import NAME as MANIFEST
-from assay.record.manifest import compare, load_manifest
-from assay.record.results import SAMPLES
-from assay.record.suite_results import load_suite_summary, recompute
-from assay.record.suite_summary import SuiteSummary
+from assay.coordinator.results import job_records, native_rows
+from assay.coordinator.targets import FIRST
+from assay.digest import sha256_bytes
+from assay.errors import ConfigurationError
+from assay.files import json_text
+from assay.record.dataset_result import JobRecord
+from assay.record.results import MARKDOWN, SAMPLES, SUMMARY
+from assay.record.suite_render import markdown
+from assay.record.suite_results import recorded, summarise_suite
 from assay.record.summary import EXIT_CODES
-from assay.run.identity import differences
-from assay.suite.suite import Suite
+from assay.suite.again import again
 
-WHEN = ("before", "after")
 SHOWN = 5
 
 
-@dataclass(frozen=True)
-class SuiteCase:
-    """A suite's run under audit; every property raises VerificationError where its file is unfit."""
-
-    run: Path
-
-    @cached_property
-    def suite(self) -> Suite:
-        """What the run says it asked."""
-        return load_suite(self.run)
-
-    @cached_property
-    def state(self) -> State:
-        """How it ended."""
-        return load_state(self.run)
-
-    @cached_property
-    def summary(self) -> SuiteSummary:
-        """What it printed."""
-        return load_suite_summary(self.run)
-
-    @cached_property
-    def frozen(self) -> Frozen:
-        """The inputs before the first request."""
-        return frozen.load(self.run)
-
-    def json(self, name: str) -> dict[str, Any]:
-        """A JSON object in a file of the run."""
-        try:
-            value = read_json(self.run / name)
-        except FileNotFoundError:
-            raise VerificationError(f"{name} is missing") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise VerificationError(f"{name} cannot be read", str(error)) from error
-        if not isinstance(value, dict):
-            raise VerificationError(f"{name} is not a JSON object")
-        return value
-
-
-def files(case: SuiteCase) -> Check:
-    """Every file has the recorded digest, none is missing, none was added."""
-    faults = [f"{difference.path}: {difference.what}" for difference in compare(case.run)]
-    return judge("files", faults, f"{len(load_manifest(case.run))} files as in {MANIFEST}, none extra")
-
-
-def signature(case: SuiteCase) -> Check:
-    """Whether anybody vouches for the manifest."""
-    return Check("signature", "UNKNOWN", ("the run is not signed: nobody vouches for its bytes",))
-
-
 def configuration(case: SuiteCase) -> Check:
-    """The configuration is the one that the run's name carries, and that its inputs were frozen with."""
+    """What was asked is what the suite's file says, what the run's name carries, and what was frozen."""
     faults = []
     digest = case.suite.digest
     suffix = SUFFIX.search(case.run.resolve().name)
@@ -98,11 +42,33 @@ def configuration(case: SuiteCase) -> Check:
         faults.append(f"the directory's name {case.run.name} carries no digest")
     elif suffix["digest"] != digest[:8]:
         faults.append(f"resolved.json has digest {digest[:8]}, the directory's name {suffix['digest']}")
-    if case.frozen.inputs.get("suite:configuration") != digest:
+    if case.before.get("suite:configuration") != digest:
         faults.append("resolved.json is not the configuration that the run's inputs were frozen with")
     if [job.id for job in case.suite.jobs] != [job.id for job in case.state.jobs]:
         faults.append("state.json tells of other jobs than resolved.json")
+    faults += _declared(case)
     return judge("configuration", faults, f"resolved.json, digest {digest}")
+
+
+def _declared(case: SuiteCase) -> list[str]:
+    """How the suite differs from what its file says, as the run kept it."""
+    source = case.json(case.provenance / "source.json")
+    reference, path = str(source["reference"]), case.provenance / "suite.toml"
+    text = path.read_bytes() if path.is_file() else b""
+    if sha256_bytes(text) != source["text_sha256"]:
+        return ["provenance/suite.toml is not the text that was read, by provenance/source.json"]
+    try:
+        declared = again(reference, text.decode("utf-8"))
+    except ConfigurationError as error:
+        return [f"provenance/suite.toml gives no suite: {error.what}: {error.why}"]
+    if not text:
+        # Of a profile, who typed the command named the key's file.
+        files = {target.name: target.key_file for target in case.suite.targets}
+        targets = [
+            target.model_copy(update={"key_file": files.get(target.name)}) for target in declared.targets
+        ]
+        declared = declared.model_copy(update={"targets": tuple(targets)})
+    return differences(declared.model_dump(mode="json"), case.suite.model_dump(mode="json"), "resolved.json")
 
 
 def state(case: SuiteCase) -> Check:
@@ -112,6 +78,8 @@ def state(case: SuiteCase) -> Check:
         faults.append(f"state.json says {case.state.phase}, summary.json {case.summary.status}")
     if case.state.phase not in EXIT_CODES:
         faults.append(f"the run is {case.state.phase}")
+    if case.summary.seconds is not None and case.summary.seconds > case.state.seconds:
+        faults.append(f"summary.json tells {case.summary.seconds} s, state.json {case.state.seconds} s")
     faults += [f"the run itself says: {problem}" for problem in case.state.problems]
     faults += [f"{job.id}: the run itself says: {each}" for job in case.state.jobs for each in job.problems]
     said = f"ended {case.state.ended_at} as {case.state.phase}, taken up again {case.state.resumed} times"
@@ -119,88 +87,41 @@ def state(case: SuiteCase) -> Check:
 
 
 def events(case: SuiteCase) -> Check:
-    """No event is missing, and each attempt of a job has its beginning."""
+    """No event is missing, none is earlier than the one before, and they tell of what the state tells of."""
     faults = []
     begun: dict[str, int] = {}
-    count = 0
+    ended: dict[str, tuple[object, ...]] = {}
+    last: dict[str, object] = {}
+    count, before, status = 0, "", None
     for count, row in enumerate(read_events(case.run), start=1):
         if row["n"] != count:
             faults.append(f"event {row['n']} stands where event {count} belongs")
             break
-        if row.get("kind") == "job-started":
-            begun[str(row.get("job"))] = int(row["attempt"])
+        if str(row["at"]) < before:
+            faults.append(f"event {count} is earlier than the one before")
+        before = str(row["at"])
+        kind, job = row.get("kind"), str(row.get("job"))
+        if kind == "job-started":
+            begun[job] = int(row["attempt"])
+        elif kind == "job-ended":
+            ended[job] = tuple(row.get(name) for name in ("attempt", "phase", "verdict", "budget", "error"))
+            last[job] = row.get("spent")
+        elif kind == "run-ended":
+            status = row.get("status")
     told = {job.id: job.attempt for job in case.state.jobs if job.attempt}
     if not faults and begun != told:
         faults.append(f"the events tell of the attempts {begun}, state.json of {told}")
-    return judge("events", faults, f"{count} events, none missing")
-
-
-def inputs(case: SuiteCase) -> Check:
-    """What decides a job's result was the same after it as before the first request, and at each resume."""
-    faults = []
-    looked = 0
-    for path in sorted((case.run / "provenance").glob("inputs.*.json")):
-        name = path.name.removeprefix("inputs.").removesuffix(".json")
-        if name == frozen.BEFORE:
-            continue
-        value = case.json(path.relative_to(case.run).as_posix())
-        after = Frozen(value["inputs"], value["jobs"])
-        faults += [f"{name}: {what}" for what in frozen.differences(case.frozen, after, list(after.jobs))]
-        looked += 1
-    for job in case.state.jobs:
-        if job.phase == "ended" and job.ended is not None:
-            path = case.run / "provenance" / f"inputs.after-{job.id}.{job.attempt}.json"
-            if not path.is_file():
-                faults.append(f"{job.id}: its inputs were not hashed again when it had ended")
-    return judge("inputs", faults, f"{len(case.frozen.inputs)} inputs, the same at {looked} later looks")
-
-
-def pins(case: SuiteCase) -> Check:
-    """The run's copies of files that pin something have the digests of its inputs."""
-    faults, held = [], 0
-    for name, digest in case.frozen.inputs.items():
-        path = case.run / "provenance" / "pins" / name.removeprefix("file:")
-        if not name.startswith("file:") or not path.is_file():
-            continue
-        held += 1
-        if sha256_file(path) != digest:
-            faults.append(f"{path.relative_to(case.run).as_posix()} is not {digest}")
-    return judge("pins", faults, f"{held} files that pin something are here as they were")
-
-
-def targets(case: SuiteCase) -> Check:
-    """Each target told the same of itself before and after each job as when the run began."""
-    faults, said = [], []
-    asked = [target for target in case.suite.targets if target.protocol != "none"]
-    for target in asked:
-        if not (case.run / "provenance" / "server" / f"first.{target.name}.json").is_file():
-            if any(job.attempt for job in case.state.jobs if _job(case, job.id) == target.name):
-                faults.append(f"{target.name}: nobody recorded who it was first")
-            continue
-        first = case.json(f"provenance/server/first.{target.name}.json")
-        for job in case.state.jobs:
-            if _job(case, job.id) != target.name or job.phase != "ended" or job.ended is None:
+    if not faults:
+        for each in case.state.jobs:
+            if each.id not in ended:
                 continue
-            for when in WHEN:
-                found = case.json(f"provenance/server/{job.id}.{job.attempt}.{when}.json")
-                pairs: Iterator[tuple[Any, Any]] = zip_longest(
-                    first["endpoints"], found["endpoints"], fillvalue={}
-                )
-                faults += [
-                    f"{job.id} {when}: {what}" for one, other in pairs for what in differences(one, other)
-                ]
-        claimed = {str((each.get("identity") or {}).get("system_fingerprint")) for each in first["endpoints"]}
-        said.append(f"{target.name}: {', '.join(sorted(claimed))} (claimed)")
-        if claimed == {"None"}:
-            said[-1] = f"{target.name} offers no identity"
-    if faults:
-        return Check("targets", "FAIL", tuple(faults))
-    unknown = any("no identity" in line for line in said)
-    return Check("targets", "UNKNOWN" if unknown else "PASS", tuple(said) or ("nobody is asked",))
-
-
-def _job(case: SuiteCase, name: str) -> str:
-    return next(job.target for job in case.suite.jobs if job.id == name)
+            if ended[each.id] != (each.attempt, each.phase, each.verdict, each.budget, each.error):
+                faults.append(f"{each.id}: the events say it ended as {ended[each.id]}, state.json otherwise")
+            if last[each.id] != each.spent.model_dump():
+                faults.append(f"{each.id}: the events say it spent {last[each.id]}, state.json otherwise")
+        if status != case.state.phase:
+            faults.append(f"the events say that the run ended as {status}, state.json {case.state.phase}")
+    return judge("events", faults, f"{count} events, none missing")
 
 
 def rows(case: SuiteCase) -> Check:
@@ -208,12 +129,11 @@ def rows(case: SuiteCase) -> Check:
     if case.suite.running.retention != "all":
         kept = case.suite.running.retention
         return Check("rows", "UNKNOWN", (f"of the evaluators' records the suite kept: {kept}",))
-    backends = {name: registry.find(name) for name in {job.backend for job in case.suite.jobs}}
     faults = []
     count = 0
-    with tempfile.TemporaryDirectory() as scratch, (case.run / SAMPLES).open("rb") as recorded:
-        again = native_rows(case.run, case.suite, case.state, backends, Path(scratch))
-        for count, (line, row) in enumerate(zip_longest(recorded, again), start=1):
+    with tempfile.TemporaryDirectory() as scratch, (case.run / SAMPLES).open("rb") as recorded_rows:
+        found = native_rows(case.run, case.suite, case.state, case.backends, Path(scratch))
+        for count, (line, row) in enumerate(zip_longest(recorded_rows, found), start=1):
             if row is None or line is None:
                 faults.append(f"{SAMPLES} and the evaluators' records differ in number from line {count} on")
                 break
@@ -223,24 +143,58 @@ def rows(case: SuiteCase) -> Check:
 
 
 def summary(case: SuiteCase) -> Check:
-    """The summary is what the recorded rows give."""
-    faults = []
-    if json_text(recompute(case.run).model_dump(mode="json")) != json_text(
-        case.summary.model_dump(mode="json")
-    ):
-        faults.append("summary.json is not what the recorded rows give")
-    return judge("summary", faults, "computed again from the recorded rows: the same")
+    """The summary is what the evaluators' records, the state and the servers' records give."""
+    known = recorded(case.run)
+    removed = {result.job for result in case.summary.jobs if result.retained.acted}
+    with tempfile.TemporaryDirectory() as scratch:
+        records = job_records(
+            case.run,
+            case.suite,
+            case.state,
+            case.backends,
+            {},
+            Path(scratch),
+            {name: record for name, record in known.items() if name in removed},
+        )
+        computed = summarise_suite(
+            case.suite,
+            [_planned(record, known) for record in records],
+            case.state.problems,
+            servers=_servers(case),
+            seconds=case.summary.seconds,
+        )
+    kept = {result.job: result.retained for result in case.summary.jobs}
+    jobs = tuple(job.model_copy(update={"retained": kept[job.job]}) for job in computed.jobs)
+    found = computed.model_copy(update={"jobs": jobs}).model_dump(mode="json")
+    actual = case.summary.model_dump(mode="json")
+    faults = differences(found, actual, SUMMARY)
+    if (case.run / SUMMARY).read_text("utf-8") != json_text(actual):
+        faults.append(f"{SUMMARY} is not in the form it is written in")
+    path = case.run / MARKDOWN
+    if not path.is_file() or path.read_text("utf-8") != markdown(case.summary):
+        faults.append(f"{MARKDOWN} does not show what {SUMMARY} holds")
+    said = "counts, scores and intervals computed again: the same"
+    if removed:
+        said += (
+            f"; the evaluators' own figures of {', '.join(sorted(removed))} are claimed, their records gone"
+        )
+    return judge("summary", faults, said)
 
 
-CHECKS: tuple[Rule[SuiteCase], ...] = (
-    Rule("signature", "recomputed", signature),
-    Rule("files", "recomputed", files),
-    Rule("configuration", "recomputed", configuration),
-    Rule("state", "measured", state),
-    Rule("events", "measured", events),
-    Rule("inputs", "measured", inputs),
-    Rule("pins", "pinned", pins),
-    Rule("targets", "claimed", targets),
-    Rule("rows", "recomputed", rows),
-    Rule("summary", "recomputed", summary),
-)
+def _planned(record: JobRecord, known: Mapping[str, JobRecord]) -> JobRecord:
+    """The record with the recorded number of planned rollouts, where only data that are not here tell it."""
+    before = known.get(record.job.id)
+    return record if record.planned is not None or before is None else replace(record, planned=before.planned)
+
+
+def _servers(case: SuiteCase) -> dict[str, str | None]:
+    """The fingerprint that each target claimed when the run began."""
+    found: dict[str, str | None] = {}
+    for target in case.suite.targets:
+        path = case.provenance / "server" / f"{FIRST}.{target.name}.json"
+        if not path.is_file():
+            continue
+        identities = [each.get("identity") or {} for each in case.json(path)["endpoints"]]
+        claimed = (each.get("system_fingerprint") for each in identities)
+        found[target.name] = next((each for each in claimed if isinstance(each, str) and each), None)
+    return found

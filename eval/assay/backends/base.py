@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from assay.errors import ConfigurationError
+from assay.files import write_json_atomic
 from assay.record.sample import Baseline, Sample
 from assay.run.key import Key
 from assay.suite.faults import FaultyError, build
@@ -103,6 +104,8 @@ class Ended:
     said: str
 
 
+LIST = "list"
+"""The word after which a child that lists its samples ends before it asks."""
 Launcher = Callable[[Command, Callable[[], Reached]], Awaitable[Ended]]
 
 
@@ -166,11 +169,31 @@ class Normalised:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Listing:
+    """How a child is let list its samples.
+
+    Attributes:
+        environment: Its whole environment, but for its key.
+        record: The file that it writes, in the context's folder.
+    """
+
+    environment: Mapping[str, str]
+    record: str
+
+
 class Backend(Protocol):
-    """An evaluator as the coordinator knows it; `assay.backends.registry` has them by name."""
+    """An evaluator as the coordinator knows it; `assay.backends.registry` has them by name.
+
+    Attributes:
+        name: In the registry, and in a job.
+        arguments: Its model of a job's `backend_args`.
+        lists: Whether its child writes down what it will ask before it asks, and can be ended there.
+    """
 
     name: str
     arguments: type[BaseModel]
+    lists: bool
 
     def validate(self, job: Job, target: Target) -> None:
         """Refuse what cannot run, from the configuration alone.
@@ -203,11 +226,41 @@ class Backend(Protocol):
     def data(self, job: Job) -> Sequence[str]:
         """Names in `datasets.lock` that the job reads."""
 
+    def keys(self, job: Job) -> Sequence[str] | None:
+        """Keys of all tasks that the job asks, in order, where the job alone decides them; None elsewhere."""
+
+    def listing(self, context: Context) -> Listing | None:
+        """How the child is let list what it will ask, as its command's last word `LIST` makes it do.
+
+        None where it lists nothing. The context's folder and launch folder are private ones.
+        """
+
+    def told(self, context: Context) -> Mapping[str, Any] | None:
+        """What the child is told in the file `told_file(context)`, without a secret; None where it has none.
+
+        It follows from the job, the target, the lane and the folders alone: the audit computes it again.
+        """
+
+    def words(self, context: Context) -> Sequence[str]:
+        """The child's command line, which follows from the same; no secret stands in it."""
+
     async def run(self, context: Context) -> Ended:
         """Start the child with `context.start` and wait for its end."""
 
     def normalize(self, context: Context, ended: Ended) -> Normalised:
         """Read the child's records; never raises for what a child left, however torn."""
+
+
+def told_file(context: Context) -> Path:
+    """Where what the child is told is recorded, for it to read."""
+    return context.launch / f"attempt-{context.attempt}.json"
+
+
+def write_told(context: Context, told: Mapping[str, Any]) -> None:
+    """Write what the child is told."""
+    path = told_file(context)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(path, dict(told))
 
 
 def checked_arguments(backend: Backend, job: Job) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -22,11 +23,14 @@ from assay.backends.base import (
     Context,
     Ended,
     Expected,
+    Listing,
     Normalised,
     Reached,
     arguments_of,
     checked_arguments,
     require_endpoint,
+    told_file,
+    write_told,
 )
 from assay.backends.evalscope_arguments import Arguments, check
 from assay.backends.evalscope_benchmarks import (
@@ -44,7 +48,6 @@ from assay.backends.lines import LineCounter
 from assay.digest import sha256_file
 from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.evaluator import load_evaluator
-from assay.files import write_json_atomic
 from assay.paths import EVALUATORS, relative
 from assay.run import route
 from assay.run.key import Key
@@ -62,6 +65,7 @@ class EvalScope:
 
     name: str = "evalscope"
     arguments: type[BaseModel] = Arguments
+    lists = True
 
     def validate(self, job: Job, target: Target) -> None:
         """Refuse options that are unknown or contradict each other."""
@@ -119,6 +123,25 @@ class EvalScope:
         arguments: Arguments = arguments_of(self, job)
         return places.names(_places(job, arguments))
 
+    def keys(self, job: Job) -> None:
+        """Only the evaluator knows them."""
+
+    def listing(self, context: Context) -> Listing:
+        """EvalScope loads its data and words its prompts; the program of this checkout ends it then."""
+        arguments: Arguments = arguments_of(self, context.job)
+        evaluator = load_evaluator(environment_of(context.job, arguments))
+        told = environment(context, evaluator, arguments, Scratch(context.scratch))
+        return Listing(told, records.TASKS)
+
+    def told(self, context: Context) -> Mapping[str, Any]:
+        """The child's job."""
+        return child_job(context, arguments_of(self, context.job), Scratch(context.scratch))
+
+    def words(self, context: Context) -> Sequence[str]:
+        """The program of this checkout in EvalScope's environment."""
+        evaluator = load_evaluator(environment_of(context.job, arguments_of(self, context.job)))
+        return [str(program(evaluator, "python")), "-P", str(CHILD), str(told_file(context))]
+
     async def run(self, context: Context) -> Ended:
         """Start the child and wait for its end."""
         arguments: Arguments = arguments_of(self, context.job)
@@ -126,14 +149,12 @@ class EvalScope:
             raise ConfigurationError(f"job {context.job.id} has nobody to ask", "it has no lane", "")
         scratch = Scratch(context.scratch)
         evaluator = load_evaluator(environment_of(context.job, arguments))
-        told = context.launch / f"attempt-{context.attempt}.json"
-        told.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(told, child_job(context, arguments, scratch))
+        write_told(context, self.told(context))
         secrets = {KEY_VARIABLE: context.lane.key}
         if searches(context.job, arguments):
             secrets[SEARCH_VARIABLE] = Key(os.environ.get(SEARCH_VARIABLE, ""))
         command = Command(
-            words=[str(program(evaluator, "python")), "-P", str(CHILD), str(told)],
+            words=self.words(context),
             environment=environment(context, evaluator, arguments, scratch),
             cwd=scratch.folder("work"),
             secrets=secrets,

@@ -20,11 +20,14 @@ from assay.backends.base import (
     Context,
     Ended,
     Expected,
+    Listing,
     Normalised,
     Reached,
     arguments_of,
     checked_arguments,
     require_endpoint,
+    told_file,
+    write_told,
 )
 from assay.backends.inspect_arguments import LOCAL, PUBLISHED, Arguments, check
 from assay.backends.inspect_records import PLANNED, SAMPLES, Record, load, reported, rows, seed_of
@@ -32,7 +35,6 @@ from assay.backends.lines import LineCounter
 from assay.digest import sha256_file
 from assay.errors import AssayError, ConfigurationError
 from assay.evaluator import load_evaluator
-from assay.files import write_json_atomic
 from assay.paths import EVALUATORS, relative
 from assay.run import route
 from assay.run.native import Scratch, program, surroundings
@@ -49,6 +51,7 @@ class Inspect:
 
     name: str = "inspect"
     arguments: type[BaseModel] = Arguments
+    lists = True
 
     def validate(self, job: Job, target: Target) -> None:
         """Refuse options that are unknown or contradict each other, and a task that nobody has."""
@@ -97,21 +100,30 @@ class Inspect:
         arguments: Arguments = arguments_of(self, job)
         return places.names(arguments.places)
 
+    def keys(self, job: Job) -> None:
+        """Only the evaluator knows them."""
+
+    def listing(self, context: Context) -> Listing:
+        """Inspect makes the task; the program of this checkout ends it then."""
+        return Listing(self._environment(context), PLANNED)
+
+    def told(self, context: Context) -> Mapping[str, Any]:
+        """The child's job."""
+        return child_job(context, arguments_of(self, context.job))
+
+    def words(self, context: Context) -> Sequence[str]:
+        """The program of this checkout in Inspect's environment."""
+        return [str(program(load_evaluator(self.name), "python")), "-P", str(CHILD), str(told_file(context))]
+
     async def run(self, context: Context) -> Ended:
         """Start the child and wait for its end."""
-        arguments: Arguments = arguments_of(self, context.job)
         if context.lane is None:
             raise ConfigurationError(f"job {context.job.id} has nobody to ask", "it has no lane", "")
-        evaluator = load_evaluator(self.name)
-        scratch = Scratch(context.scratch)
-        cache = linked(context, arguments, scratch)
-        told = context.launch / f"attempt-{context.attempt}.json"
-        told.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(told, child_job(context, arguments))
+        write_told(context, self.told(context))
         command = Command(
-            words=[str(program(evaluator, "python")), "-P", str(CHILD), str(told)],
-            environment=surroundings(evaluator, scratch, {CACHE_VARIABLE: str(cache)}),
-            cwd=scratch.folder("work"),
+            words=self.words(context),
+            environment=self._environment(context),
+            cwd=Scratch(context.scratch).folder("work"),
             secrets={KEY_VARIABLE: context.lane.key},
         )
         planned = LineCounter(context.folder / PLANNED)
@@ -131,6 +143,18 @@ class Inspect:
             problems=tuple(problems),
             notes=_notes(record),
         )
+
+    def _environment(self, context: Context) -> dict[str, str]:
+        """The child's whole environment but for its key; what a task would download lies in its cache."""
+        arguments: Arguments = arguments_of(self, context.job)
+        scratch = Scratch(context.scratch)
+        cache = scratch.folder("inspect-evals")
+        for path, place in arguments.files.items():
+            link = cache / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(places.resolve(place, context.data))
+        return surroundings(load_evaluator(self.name), scratch, {CACHE_VARIABLE: str(cache)})
 
     def _samples(self, job: Job, arguments: Arguments) -> int | None:
         if job.dataset != LOCAL:

@@ -26,12 +26,13 @@ from assay.backends.base import (
     arguments_of,
     checked_arguments,
     require_endpoint,
+    told_file,
+    write_told,
 )
 from assay.backends.lines import LineCounter
 from assay.backends.mock_records import PRIMARY, read_final, rows
 from assay.digest import sha256_file
 from assay.errors import ConfigurationError
-from assay.files import write_json_atomic
 from assay.paths import EVAL
 from assay.suite.job import Job
 from assay.suite.target import Table, Target
@@ -62,6 +63,7 @@ class Mock:
 
     name = "mock"
     arguments: type[BaseModel] = Arguments
+    lists = False
 
     def validate(self, job: Job, target: Target) -> None:
         """Refuse options that are unknown or contradict each other."""
@@ -99,18 +101,30 @@ class Mock:
         """None."""
         return ()
 
+    def keys(self, job: Job) -> Sequence[str]:
+        """Each item's number."""
+        return [str(item) for item in range(items(job, arguments_of(self, job)))]
+
+    def listing(self, context: Context) -> None:
+        """Its child lists nothing."""
+
+    def told(self, context: Context) -> Mapping[str, Any]:
+        """The child's job."""
+        return child_job(context, arguments_of(self, context.job))
+
+    def words(self, context: Context) -> Sequence[str]:
+        """This checkout's own program; no package is needed, so none is looked for."""
+        return [sys.executable, "-S", "-m", mock_child.__name__, str(told_file(context))]
+
     async def run(self, context: Context) -> Ended:
         """Start the child and wait for its end."""
         arguments: Arguments = arguments_of(self, context.job)
-        told = context.launch / f"attempt-{context.attempt}.json"
-        told.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(told, child_job(context, arguments))
+        write_told(context, self.told(context))
         secrets = {}
         if arguments.ask and context.lane is not None:
             secrets[mock_child.KEY_VARIABLE] = context.lane.key
         command = Command(
-            # No package is needed, so none is looked for.
-            words=[sys.executable, "-S", "-m", mock_child.__name__, str(told)],
+            words=self.words(context),
             environment={"PYTHONPATH": str(EVAL), "PATH": os.environ.get("PATH", os.defpath)},
             cwd=context.folder,
             secrets=secrets,

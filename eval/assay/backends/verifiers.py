@@ -13,6 +13,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -62,6 +63,7 @@ class Verifiers:
 
     name: str = "verifiers"
     arguments: type[BaseModel] = Arguments
+    lists = False
 
     def validate(self, job: Job, target: Target) -> None:
         """Refuse an entry that is not there, and what contradicts it."""
@@ -74,12 +76,12 @@ class Verifiers:
                 f"the entry {job.dataset} has {facts.rollouts} rollouts a task, each with what it needs",
                 f"write repeats = {facts.rollouts}, or name another entry",
             )
-        _drafted(job, target, arguments.runtime or profile.runtimes[0])
+        drafted(job, target, arguments.runtime or profile.runtimes[0])
 
     def plan(self, job: Job, target: Target) -> Expected:
         """What the profile promises, cut to the limit."""
         profile, facts = entry_of(job)
-        plan = _drafted(job, target, profile.runtimes[0])
+        plan = drafted(job, target, profile.runtimes[0])
         evaluator = load_evaluator(profile.evaluator)
         needed = [f"the environment {evaluator.name}: eval/scripts/setup {evaluator.name}"]
         needed += [f"the data set {name}: eval/scripts/data {name}" for name in self.data(job)]
@@ -118,7 +120,34 @@ class Verifiers:
         """The pinned data of the entry's taskset."""
         profile, _ = entry_of(job)
         target = Target(name="nowhere", base_url=(NOWHERE,), model="none", max_concurrency=1)
-        return route.names(_drafted(job, target, profile.runtimes[0]), load_evaluator(profile.evaluator))
+        return route.names(drafted(job, target, profile.runtimes[0]), load_evaluator(profile.evaluator))
+
+    def keys(self, job: Job) -> None:
+        """Only the evaluator knows them."""
+
+    def listing(self, context: Context) -> None:
+        """Its child lists nothing."""
+
+    def told(self, context: Context) -> None:
+        """Nothing but its command."""
+
+    def words(self, context: Context) -> Sequence[str]:
+        """The command `run` of this checkout, with the lane as a server that is there."""
+        job, lane = context.job, context.lane
+        if lane is None:
+            raise ConfigurationError(f"job {job.id} has nobody to ask", "it has no lane", "")
+        profile, facts = entry_of(job)
+        words = [sys.executable, "-P", "-m", "assay.cli", "run", profile.name, facts.name]
+        words += ["--base-url", lane.base_url, "--model", lane.model, "--key-file", str(_key_file(context))]
+        words += ["--concurrency", str(context.slots), "--runs", str(context.folder), "--json"]
+        arguments: Arguments = arguments_of(self, job)
+        if arguments.runtime is not None:
+            words += ["--runtime", arguments.runtime]
+        if job.limit is not None:
+            words += ["--limit", str(job.limit)]
+        for line in _lines(sampling(job.generation)):
+            words += ["--set", line]
+        return words
 
     async def run(self, context: Context) -> Ended:
         """Start the command and wait for its end."""
@@ -130,22 +159,10 @@ class Verifiers:
         for attempt in range(1, context.attempt):
             # What an attempt that was killed may have left.
             await asyncio.to_thread(containers.sweep_ended, context.folder.with_name(f"attempt-{attempt}"))
-        key = context.scratch / "key"
-        write_atomic(key, lane.key.reveal().encode("ascii"), mode=0o600)
-        profile, facts = entry_of(job)
-        words = [sys.executable, "-P", "-m", "assay.cli", "run", profile.name, facts.name]
-        words += ["--base-url", lane.base_url, "--model", lane.model, "--key-file", str(key)]
-        words += ["--concurrency", str(context.slots), "--runs", str(context.folder), "--json"]
-        arguments: Arguments = arguments_of(self, job)
-        if arguments.runtime is not None:
-            words += ["--runtime", arguments.runtime]
-        if job.limit is not None:
-            words += ["--limit", str(job.limit)]
-        for line in _lines(sampling(job.generation)):
-            words += ["--set", line]
+        write_atomic(_key_file(context), lane.key.reveal().encode("ascii"), mode=0o600)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         command = Command(
-            words=words,
+            words=self.words(context),
             environment={**python_variables(), **inherited},
             cwd=context.folder,
         )
@@ -179,7 +196,7 @@ class Verifiers:
         arguments: Arguments = arguments_of(self, job)
         runtime = choose_runtime(profile, arguments.runtime)
         image = sandbox.check(profile.evaluator).image_id if runtime == "docker" else PLACEHOLDER_IMAGE
-        return _drafted(job, target, runtime, image)
+        return drafted(job, target, runtime, image)
 
 
 def entry_of(job: Job) -> tuple[Profile, EntryFacts]:
@@ -201,7 +218,12 @@ def sampling(generation: Generation) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value not in ([], {})}
 
 
-def _drafted(job: Job, target: Target, runtime: Any, image: str = PLACEHOLDER_IMAGE) -> Plan:
+def _key_file(context: Context) -> Path:
+    return context.scratch / "key"
+
+
+def drafted(job: Job, target: Target, runtime: Any, image: str = PLACEHOLDER_IMAGE) -> Plan:
+    """The plan of a job's run, but for the address that it asks and how much of it at once."""
     profile, facts = entry_of(job)
     base_url = target.base_url[0] if target.base_url else NOWHERE
     return make_plan(

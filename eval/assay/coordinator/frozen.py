@@ -26,7 +26,7 @@ from assay.suite.suite import Suite
 
 SCHEMA = "assay/suite-inputs/v1"
 BEFORE = "before"
-FILES = ("build.lock", "requirements.lock")
+FILES = ("build.lock", "requirements.lock", "flake.lock")
 SHOWN_CHARACTERS = 100
 LARGEST_COPY_BYTES = 8 << 20
 
@@ -77,10 +77,12 @@ def freeze(suite: Suite, backends: Mapping[str, Backend], jobs: Sequence[Job] | 
 
 def _common(suite: Suite) -> dict[str, str]:
     pins = pinset.current()
-    named = [pins.file(name) for name in FILES] + sorted(EVALUATORS.glob("*.py"))
+    served = sorted({target.serve for target in suite.targets if target.serve is not None})
+    named = [pins.file(name) for name in (*FILES, *(["models.lock"] if served else []))]
+    named += sorted(EVALUATORS.glob("*.py"))
+    named += [pins.directory / "pins.toml"] if pins.directory else []
     inputs = {f"file:{relative(path)}": digest for path, digest in sha256_files(named).items()}
     trees = [EVAL / "assay", EVAL / "scripts"]
-    served = sorted({target.serve for target in suite.targets if target.serve is not None})
     if served:
         trees.append(ROOT / "server")
     inputs |= {f"tree:{relative(tree)}": combined_digest(tree_digests(tree)) for tree in trees}
@@ -94,7 +96,11 @@ def _common(suite: Suite) -> dict[str, str]:
 
 def _of_job(suite: Suite, job: Job, backend: Backend) -> dict[str, str]:
     inputs = dict(backend.inputs(job, suite.target(job)))
-    for name in backend.data(job):
+    read = backend.data(job)
+    if read:
+        lock = pinset.current().file("datasets.lock")
+        inputs |= {f"file:{relative(path)}": digest for path, digest in sha256_files([lock]).items()}
+    for name in read:
         inputs |= data.frozen(name)
     return inputs
 

@@ -68,6 +68,7 @@ def job_records(
     backends: Mapping[str, Backend],
     local: Mapping[str, Path],
     scratch: Path,
+    known: Mapping[str, JobRecord] | None = None,
 ) -> list[JobRecord]:
     """A record of every job of the suite, in its order; rows are read while they are taken.
 
@@ -78,8 +79,9 @@ def job_records(
         backends: By name.
         local: Directories of data by name.
         scratch: A private folder.
+        known: Jobs whose recorded rows are taken for what they are; None for those that the run recorded.
     """
-    before = recorded(run)
+    before = recorded(run) if known is None else known
     return [
         _record(run, suite, job, state.job(job.id), backends[job.backend], local, scratch, before)
         for job in suite.jobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -17,6 +18,7 @@ from assay.audit.report import audit as audit_run
 from assay.cli import answer, shared
 from assay.console import Diagnostics, printable
 from assay.errors import VerificationError
+from assay.signing.key import load_public_key
 
 STYLES = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
 SHOWN = 20
@@ -26,13 +28,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the verb's arguments."""
     parser = subparsers.add_parser("audit", parents=[shared()], help="verify a run directory offline")
     parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
+    parser.add_argument("--key", metavar="PUB", type=Path, help="the only public key that is believed (PEM)")
+    parser.add_argument("--rescore", action="store_true", help="score the saved answers again")
     parser.add_argument("--strict", action="store_true", help="what cannot be told counts as failed")
     parser.set_defaults(handler=audit)
 
 
 def audit(arguments: argparse.Namespace) -> int:
     """Print each check with its verdict and evidence; exit 5 when one fails."""
-    checks = audit_run(arguments.run)
+    key = None if arguments.key is None else load_public_key(arguments.key)
+    checks = audit_run(arguments.run, key, arguments.rescore)
     failing = {"FAIL", "UNKNOWN"} if arguments.strict else {"FAIL"}
     failed = [check.name for check in checks if check.verdict in failing]
     stream = cast("TextIO", Diagnostics()) if arguments.json else sys.stdout
@@ -41,16 +46,15 @@ def audit(arguments: argparse.Namespace) -> int:
         console.print(_table(checks))
     stream.write(captured.get())
     code = VerificationError.exit_code if failed else 0
+    told = {
+        "run_dir": str(arguments.run.resolve()),
+        "status": "failed" if failed else "verified",
+        "exit_code": code,
+        "failed": failed,
+        "checks": [asdict(check) for check in checks],
+    }
     if arguments.json:
-        answer(
-            {
-                "run_dir": str(arguments.run.resolve()),
-                "status": "failed" if failed else "verified",
-                "exit_code": code,
-                "failed": failed,
-                "checks": [vars(check) for check in checks],
-            }
-        )
+        answer(told)
     return code
 
 

@@ -1,0 +1,417 @@
+"""Changes to a suite's run by the operator himself, who makes the manifest again and signs it with his key.
+
+Each is found by the check that names it. The run has a job that asks nobody, one that asks the server which
+the run started itself, and a whole run of a profile inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from altered import Altered
+from test_audit_files import audited
+
+from assay.gateway.kept import kept_answers, line_of
+from assay.signing.key import load_signing_key
+from assay.signing.sign import sign_run
+from toy_checkout import Toy
+
+pytestmark = pytest.mark.slow
+
+SUITE = """\
+description = "three jobs of a test"
+
+[target.nobody]
+protocol = "none"
+max_concurrency = 2
+
+[target.own]
+serve = "toy-model"
+max_concurrency = 2
+provenance = {engine = "a toy"}
+
+[[job]]
+id = "quiet"
+backend = "mock"
+dataset = "mock"
+target = "nobody"
+backend_args = {items = 6, wrong_every = 2}
+
+[[job]]
+id = "asking"
+backend = "mock"
+dataset = "mock"
+target = "own"
+repeats = 2
+generation = {temperature = 0.5, max_tokens = 9}
+backend_args = {items = 4, ask = true}
+
+[[job]]
+id = "inside"
+backend = "verifiers"
+dataset = "pair/first"
+target = "own"
+repeats = 2
+limit = 2
+backend_args = {runtime = "subprocess"}
+"""
+
+Change = Callable[[Altered], object]
+
+
+@pytest.fixture(scope="module")
+def keys(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The operator's key: the private file and the public one."""
+    folder = tmp_path_factory.mktemp("keys")
+    done = toy.run("keys", "new", "--name", "operator", "--folder", folder, "--json")
+    assert done.code == 0, done.err
+    (public,) = folder.glob("*.pub.pem")
+    (private,) = (path for path in folder.iterdir() if path != public)
+    return private, public
+
+
+@pytest.fixture(scope="module")
+def whole(toy: Toy, keys: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An honest run, signed."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "three.toml").write_text(SUITE)
+    done = toy.run(
+        *("run", "--suite", folder / "three.toml", "--runs", folder, "--json"),
+        ASSAY_SIGNING_KEY_FILE=str(keys[0]),
+    )
+    assert done.code == 0, done.err
+    return Path(done.json["run_dir"])
+
+
+def test_an_honest_suite_s_run_verifies_and_every_check_but_the_networks_can_be_told(
+    toy: Toy, whole: Path, keys: tuple[Path, Path]
+) -> None:
+    code, answer = audited(toy, whole, "--key", str(keys[1]))
+    verdicts = {check["name"]: check["verdict"] for check in answer["checks"]}
+    assert (code, answer["failed"]) == (0, []), answer["checks"]
+    assert {name for name, verdict in verdicts.items() if verdict == "UNKNOWN"} == {"inside: isolation"}
+    assert {"launch", "answers", "tasks", "inner runs", "inside: rows", "inside: requests"} <= verdicts.keys()
+
+
+def row(change: Callable[[dict[str, Any]], object], entry: str) -> Change:
+    """Change the first row of a job."""
+
+    def first(rows: list[dict[str, Any]]) -> None:
+        change(next(each for each in rows if each["entry"] == entry))
+
+    return lambda run: run.lines("samples.jsonl", first)
+
+
+def job(change: Callable[[dict[str, Any]], object], name: str, file: str = "summary.json") -> Change:
+    """Change what a file says of a job."""
+    key = "job" if file == "summary.json" else "id"
+    return lambda run: run.json(
+        file, lambda value: change(next(each for each in value["jobs"] if each[key] == name))
+    )
+
+
+def kept(change: Callable[[list[Any]], list[Any]]) -> Change:
+    """Change the kept answers, each with the digest that belongs to it."""
+
+    def rewrite(run: Altered) -> None:
+        path = run.run / "answers/asking.jsonl"
+        answers = change([(each.request, each.answer) for each in kept_answers(path)])
+        path.write_bytes(b"".join(line_of(number, *each) for number, each in enumerate(answers)))
+
+    return rewrite
+
+
+def other_words(answers: list[Any]) -> list[Any]:
+    body = json.loads(answers[0][1].body)
+    body["choices"][0]["message"]["content"] = "words that no row holds"
+    again = [replace(each, body=json.dumps(body).encode()) for _, each in answers]
+    return [(request, each) for (request, _), each in zip(answers, again, strict=True)]
+
+
+def more_tokens(answers: list[Any]) -> list[Any]:
+    request, answer = answers[0]
+    return [(request, replace(answer, completion_tokens=1000)), *answers[1:]]
+
+
+def colder(answers: list[Any]) -> list[Any]:
+    request, answer = answers[0]
+    body = {**json.loads(request.body), "temperature": 0.0}
+    return [(replace(request, body=json.dumps(body).encode()), answer), *answers[1:]]
+
+
+def another_model(answers: list[Any]) -> list[Any]:
+    request, answer = answers[0]
+    body = {**json.loads(request.body), "model": "a better one"}
+    return [(replace(request, body=json.dumps(body).encode()), answer), *answers[1:]]
+
+
+def told(change: Callable[[dict[str, Any]], object]) -> Change:
+    return lambda run: run.json("provenance/launch/asking/attempt-1.json", change)
+
+
+def word(name: str, before: str, after: str) -> Change:
+    return lambda run: run.text(f"provenance/launch/{name}/command.1.json", before, after)
+
+
+def server(change: Callable[[dict[str, Any]], object], pattern: str = "*.json") -> Change:
+    """Change what was recorded of the server that the run started."""
+
+    def every(run: Altered) -> None:
+        for path in sorted((run.run / "provenance/server").glob(pattern)):
+            run.json(path.relative_to(run.run).as_posix(), lambda value: change(value["endpoints"][0]))
+
+    return every
+
+
+def inputs(change: Callable[[dict[str, Any]], object], pattern: str = "inputs.*.json") -> Change:
+    """Change frozen inputs."""
+
+    def every(run: Altered) -> None:
+        for path in sorted((run.run / "provenance").glob(pattern)):
+            run.json(path.relative_to(run.run).as_posix(), change)
+
+    return every
+
+
+def events(change: Callable[[list[dict[str, Any]]], object]) -> Change:
+    """Change the events, numbered again."""
+
+    def numbered(rows: list[dict[str, Any]]) -> None:
+        change(rows)
+        for number, each in enumerate(rows, start=1):
+            each["n"] = number
+
+    return lambda run: run.lines("events.jsonl", numbered)
+
+
+def drop(kind: str) -> Callable[[list[dict[str, Any]]], object]:
+    return lambda rows: rows.remove(next(each for each in rows if each["kind"] == kind))
+
+
+def backwards(rows: list[dict[str, Any]]) -> None:
+    rows[-1]["at"] = rows[0]["at"].replace("20", "19", 1)
+
+
+def forget_program(value: dict[str, Any]) -> None:
+    value["inputs"].pop("program:mock_child", None)
+    for names in value["jobs"].values():
+        if "program:mock_child" in names:
+            names.remove("program:mock_child")
+
+
+def other_program(value: dict[str, Any]) -> None:
+    value["inputs"].update(
+        {"program:mock_child": "0" * 64} if "program:mock_child" in value["inputs"] else {}
+    )
+
+
+def other_weights(value: dict[str, Any]) -> None:
+    value["identity"]["model"]["file_sha256"] = "0" * 64
+
+
+def duplicated(run: Altered) -> None:
+    run.lines("samples.jsonl", lambda rows: rows.insert(1, rows[0]))
+
+
+def removed(run: Altered) -> None:
+    run.lines("samples.jsonl", lambda rows: rows.pop())
+
+
+def retold(run: Altered) -> None:
+    """The suite's text says another limit, in the run and in the digest of it."""
+    run.text("provenance/suite.toml", "items = 6", "items = 5")
+    digest = hashlib.sha256((run.run / "provenance/suite.toml").read_bytes()).hexdigest()
+    run.json("provenance/source.json", lambda value: value.update(text_sha256=digest))
+
+
+def inside(change: Change) -> Change:
+    """Change the run inside, whose own manifest is made again too."""
+
+    def both(run: Altered) -> None:
+        (found,) = (path.parent for path in (run.run / "inside/attempt-1").glob("*/state.json"))
+        change(Altered(found))
+        Altered(found).reseal()
+
+    return both
+
+
+def first_trace(episodes: list[Any]) -> None:
+    episodes[0]["traces"][0]["rewards"] = dict.fromkeys(episodes[0]["traces"][0]["rewards"], 1.0)
+
+
+CHANGES: dict[str, tuple[Change, str, str]] = {
+    "a reward of a row": (
+        row(lambda value: value.update(reward=0.5), "quiet"),
+        "rows",
+        "samples.jsonl line 1",
+    ),
+    "a row removed": (removed, "rows", "differ in number"),
+    "a row twice": (duplicated, "tasks", "quiet: task 0 has the rollouts [0, 0]"),
+    "a status of a row": (
+        row(lambda value: value.update(status="truncated"), "asking"),
+        "rows",
+        "samples.jsonl line 7",
+    ),
+    "a score": (job(lambda value: value.update(score=1.0), "quiet"), "summary", "jobs[0].score"),
+    "a bound of an interval": (job(lambda value: value.update(high=0.5), "quiet"), "summary", "jobs[0].high"),
+    "a count": (
+        job(lambda value: value["counts"].update(scored=5, truncated=1), "quiet"),
+        "summary",
+        "jobs[0].counts.scored",
+    ),
+    "a figure of the evaluator's own": (
+        job(lambda value: value["reported"].update(better=1.0), "inside"),
+        "summary",
+        "jobs[2].reported.better",
+    ),
+    "what a job took": (
+        job(lambda value: value["effort"].update(completion_tokens=1), "asking"),
+        "summary",
+        "jobs[1].effort.completion_tokens",
+    ),
+    "the fingerprint in the summary": (
+        lambda run: run.json("summary.json", lambda value: value["targets"][1].update(server="another")),
+        "targets",
+        "summary.json says that own is another",
+    ),
+    "the printed table": (
+        lambda run: run.text("summary.md", "asking", "ASKING"),
+        "summary",
+        "summary.md does not show",
+    ),
+    "the words of a kept answer": (kept(other_words), "answers", "is not among the kept ones"),
+    "the tokens of a kept answer": (kept(more_tokens), "answers", "its body tells"),
+    "the sampling of a kept request": (kept(colder), "answers", "temperature was 0.0, planned 0.5"),
+    "the model of a kept request": (kept(another_model), "answers", "asked for the model 'a better one'"),
+    "a kept answer removed": (kept(lambda answers: answers[:-1]), "answers", "7 answers were kept, of 8"),
+    "answers of a job that is none": (
+        lambda run: shutil.copy(run.run / "answers/asking.jsonl", run.run / "answers/other.jsonl"),
+        "answers",
+        "answers/other.jsonl belongs to no job",
+    ),
+    "the sampling that a child was told": (
+        told(lambda value: value["generation"].update(temperature=0.7)),
+        "launch",
+        "attempt-1.json.generation.temperature",
+    ),
+    "the address that a child was told": (
+        told(lambda value: value.update(base_url="http://192.0.2.1/v1")),
+        "launch",
+        "which is not its lane",
+    ),
+    "the model that a child was told": (
+        told(lambda value: value.update(model="a better one")),
+        "launch",
+        "attempt-1.json.model",
+    ),
+    "the limit of a command": (word("inside", '"--limit",', '"--limit-no",'), "launch", "command[13]"),
+    "a secret that a child was given": (
+        lambda run: run.json(
+            "provenance/launch/quiet/command.1.json", lambda value: value["secrets"].append("OTHER_KEY")
+        ),
+        "launch",
+        "the secret OTHER_KEY",
+    ),
+    "the limit of a job": (
+        lambda run: run.json("resolved.json", lambda value: value["jobs"][0].update(limit=3)),
+        "configuration",
+        "resolved.json.jobs[0].limit",
+    ),
+    "the text of the suite": (retold, "configuration", "resolved.json.jobs[0].backend_args.items"),
+    "the server after a job": (
+        server(lambda value: value["identity"].update(system_fingerprint="another"), "asking.1.after.json"),
+        "targets",
+        "asking after: identity.system_fingerprint",
+    ),
+    "the server's model everywhere": (server(other_weights), "targets", "it claims the model"),
+    "what the operator declares": (
+        lambda run: run.json("provenance/declared.json", lambda value: value["own"].update(engine="fast")),
+        "targets",
+        "is not what the suite declares",
+    ),
+    "an input after a job": (
+        inputs(other_program, "inputs.after-quiet.1.json"),
+        "inputs unchanged",
+        "inputs.program:mock_child",
+    ),
+    "an input everywhere": (inputs(other_program), "checkout", "program:mock_child of this checkout"),
+    "an input left out everywhere": (inputs(forget_program), "checkout", "program:mock_child was not frozen"),
+    "a look at the inputs left out": (
+        lambda run: (run.run / "provenance/inputs.after-asking.1.json").unlink(),
+        "inputs unchanged",
+        "asking: its inputs were not hashed again",
+    ),
+    "a lock's copy": (
+        lambda run: run.text("provenance/pins/models.lock", "toy-model", "toy-mode1"),
+        "pins",
+        "provenance/pins/models.lock is not the file that was frozen",
+    ),
+    "the pin set": (
+        lambda run: run.json("resolved.json", lambda value: value.update(pins="test")),
+        "pins",
+        'the pin set is "test"',
+    ),
+    "an event removed": (events(drop("job-ended")), "events", "the events say"),
+    "the moment of an event": (events(backwards), "events", "is earlier than the one before"),
+    "the verdict of a job": (
+        job(lambda value: value.update(verdict="partial"), "quiet", "state.json"),
+        "events",
+        "quiet: the events say it ended as",
+    ),
+    "a problem of a job": (
+        job(lambda value: value.update(problems=["the disk smelt"]), "quiet", "state.json"),
+        "state",
+        "the disk smelt",
+    ),
+    "a reward inside": (
+        inside(lambda run: run.lines("first/traces.jsonl", first_trace)),
+        "inside: samples",
+        "samples.jsonl line",
+    ),
+    "a score inside": (
+        inside(lambda run: run.json("summary.json", lambda value: value["families"][0].update(score=1.0))),
+        "inside: summary",
+        "families[0].score",
+    ),
+    "the limit inside": (
+        inside(lambda run: run.json("resolved.json", lambda value: value["entries"][0].update(tasks=3))),
+        "inner runs",
+        "resolved.json.entries[0].tasks",
+    ),
+    "an input inside": (
+        inside(inputs(lambda value: value["inputs"].update({"file:models.lock": "0" * 64}))),
+        "inner runs",
+        "file:models.lock was",
+    ),
+    "the shell": (
+        lambda run: run.json("provenance/environment.json", lambda value: value["shell"].update(pinned=True)),
+        "shell",
+        "pinned is True",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_by_the_operator_is_named_by_its_check(
+    toy: Toy, whole: Path, keys: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    change, check, said = CHANGES[name]
+    run = tmp_path / whole.name
+    shutil.copytree(whole, run, symlinks=True)
+    altered = Altered(run)
+    change(altered)
+    altered.reseal()
+    sign_run(run, load_signing_key(keys[0]))
+    code, answer = audited(toy, run, "--key", str(keys[1]))
+    assert code == 5
+    found = {each["name"]: each for each in answer["checks"]}
+    assert (found["signature"]["verdict"], found["files"]["verdict"]) == ("PASS", "PASS")
+    assert found[check]["verdict"] == "FAIL", found[check]
+    assert said in "\n".join(found[check]["evidence"])
