@@ -34,6 +34,7 @@ from assay.dialect.flat import inline
 from assay.errors import ConfigurationError
 from assay.evaluator import load_evaluator
 from assay.files import write_atomic
+from assay.paths import EVAL
 from assay.plan import Plan
 from assay.planning import PLACEHOLDER_IMAGE, make_plan
 from assay.profile import EntryFacts, Profile, choose_entries, find_profile
@@ -163,7 +164,8 @@ class Verifiers:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         command = Command(
             words=self.words(context),
-            environment={**python_variables(), **inherited},
+            # The core that runs, wherever another one may be installed.
+            environment={**python_variables(), **inherited, "PYTHONPATH": str(EVAL)},
             cwd=context.folder,
         )
         return await context.start(command, Inner(context.folder))
