@@ -59,7 +59,6 @@ backend = "verifiers"
 dataset = "pair/first"
 target = "own"
 repeats = 2
-limit = 2
 backend_args = {runtime = "subprocess"}
 """
 
@@ -96,7 +95,10 @@ def test_an_honest_suite_s_run_verifies_and_every_check_but_the_networks_can_be_
     code, answer = audited(toy, whole, "--key", str(keys[1]))
     verdicts = {check["name"]: check["verdict"] for check in answer["checks"]}
     assert (code, answer["failed"]) == (0, []), answer["checks"]
-    assert {name for name, verdict in verdicts.items() if verdict == "UNKNOWN"} == {"inside: isolation"}
+    assert {name for name, verdict in verdicts.items() if verdict == "UNKNOWN"} == {
+        "inside: container",
+        "inside: isolation",
+    }
     assert {"launch", "answers", "tasks", "inner runs", "inside: rows", "inside: requests"} <= verdicts.keys()
 
 
@@ -311,7 +313,7 @@ CHANGES: dict[str, tuple[Change, str, str]] = {
         "launch",
         "attempt-1.json.model",
     ),
-    "the limit of a command": (word("inside", '"--limit",', '"--limit-no",'), "launch", "command[13]"),
+    "the runtime of a command": (word("inside", '"subprocess"', '"docker"'), "launch", "command: command["),
     "a secret that a child was given": (
         lambda run: run.json(
             "provenance/launch/quiet/command.1.json", lambda value: value["secrets"].append("OTHER_KEY")
