@@ -8,6 +8,7 @@ evaluators themselves report and what only state and provenance tell included.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
@@ -92,6 +93,7 @@ def events(case: SuiteCase) -> Check:
     begun: dict[str, int] = {}
     ended: dict[str, tuple[object, ...]] = {}
     last: dict[str, object] = {}
+    told_of: Counter[tuple[str, str]] = Counter()
     count, before, status = 0, "", None
     for count, row in enumerate(read_events(case.run), start=1):
         if row["n"] != count:
@@ -100,7 +102,8 @@ def events(case: SuiteCase) -> Check:
         if str(row["at"]) < before:
             faults.append(f"event {count} is earlier than the one before")
         before = str(row["at"])
-        kind, job = row.get("kind"), str(row.get("job"))
+        kind, job = str(row.get("kind")), str(row.get("job"))
+        told_of[(kind, job)] += 1
         if kind == "job-started":
             begun[job] = int(row["attempt"])
         elif kind == "job-ended":
@@ -114,11 +117,17 @@ def events(case: SuiteCase) -> Check:
     if not faults:
         for each in case.state.jobs:
             if each.id not in ended:
+                faults += [f"{each.id}: no event says that it ended"] if each.attempt else []
                 continue
             if ended[each.id] != (each.attempt, each.phase, each.verdict, each.budget, each.error):
                 faults.append(f"{each.id}: the events say it ended as {ended[each.id]}, state.json otherwise")
             if last[each.id] != each.spent.model_dump():
                 faults.append(f"{each.id}: the events say it spent {last[each.id]}, state.json otherwise")
+            for event, name in (("request-failed", "errors"), ("request-retried", "retries")):
+                found = told_of[(event, each.id)]
+                # A run that was killed may have told of one that its state does not count.
+                if found != getattr(each.spent, name) and not case.state.resumed:
+                    faults.append(f"{each.id}: {found} events {event}, state.json tells {name} otherwise")
         if status != case.state.phase:
             faults.append(f"the events say that the run ended as {status}, state.json {case.state.phase}")
     return judge("events", faults, f"{count} events, none missing")
