@@ -371,7 +371,7 @@ CHANGES: dict[str, tuple[Change, str, str]] = {
         "pins",
         'the pin set is "test"',
     ),
-    "an event removed": (events(drop("job-ended")), "events", "the events say"),
+    "an event removed": (events(drop("job-ended")), "events", "quiet: no event says that it ended"),
     "the moment of an event": (events(backwards), "events", "is earlier than the one before"),
     "the verdict of a job": (
         job(lambda value: value.update(verdict="partial"), "quiet", "state.json"),
