@@ -393,5 +393,8 @@ def test_without_the_evaluator_the_tasks_are_unknown_and_not_passed(
     finally:
         (tmp_path / "kept").rename(path)
     assert code == 0
-    tasks = next(check for check in answer["checks"] if check["name"] == "tasks")
-    assert (tasks["verdict"], tasks["evidence"]) == ("UNKNOWN", ["not set up: eval/scripts/setup toy"])
+    checks = {check["name"]: (check["verdict"], check["evidence"]) for check in answer["checks"]}
+    assert checks["tasks"] == ("UNKNOWN", ["not set up: eval/scripts/setup toy"])
+    verdict, said = checks["environments"]
+    assert verdict == "UNKNOWN"
+    assert all("eval/scripts/setup" in line for line in said)

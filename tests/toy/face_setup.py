@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.digest import combined_digest, tree_digests
+from assay.errors import PrerequisiteError
 from assay.paths import EVALUATORS
 
 ENVIRONMENTS = {"assay": "assay", "toy": "toy", "routed": "routed"}
@@ -22,7 +23,10 @@ def ensure(environment: str) -> EnvironmentState:
 
 
 def check(environment: str) -> EnvironmentState:
-    return EnvironmentState(combined_digest(tree_digests(EVALUATORS / "toy" / ".venv")))
+    made = EVALUATORS / "toy" / ".venv"
+    if not made.is_dir():
+        raise PrerequisiteError(f"the environment {environment} is not there")
+    return EnvironmentState(combined_digest(tree_digests(made)))
 
 
 def installed_uv() -> None:
