@@ -165,3 +165,21 @@ def test_no_bit_of_a_signature_can_be_changed(byte: int, bit: int) -> None:
     signature[byte] ^= 1 << bit
     with pytest.raises(VerificationError, match="does not fit"):
         dsse.verify(dsse.Envelope(envelope.payload, envelope.key_id, bytes(signature)), KEY.public, "it")
+
+
+@given(st.integers(min_value=0, max_value=len(SEALED) - 1), st.integers(min_value=0, max_value=255))
+def test_whatever_byte_is_changed_nothing_else_is_believed(place: int, byte: int) -> None:
+    data = SEALED[:place] + bytes([byte]) + SEALED[place + 1 :]
+    try:
+        envelope = dsse.read(data, "it")
+        dsse.verify(envelope, KEY.public, "it")
+    except VerificationError:
+        assert data != SEALED
+    else:
+        assert (envelope.payload, envelope.key_id) == (b'{"b":2}', KEY.public.key_id)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_a_stranger_are_a_verdict_and_no_crash(data: bytes) -> None:
+    with pytest.raises(VerificationError):
+        dsse.read(data, "it")

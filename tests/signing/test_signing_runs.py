@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
-from signed import key_in
 
 from assay.signing.gather import statement_of
+from assay.signing.key import make_key
 from assay.signing.verify import Verified, named_key, verify
-from toy_checkout import Done, Toy
+from signed import key_in
+from toy_checkout import Done, Toy, until
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +52,41 @@ def test_a_profile_s_run_is_signed_and_its_statement_follows_from_its_directory(
     assert [server.record.name for server in said.servers] == [
         f"provenance/server/count.{when}.json" for when in ("after", "before")
     ]
+
+
+def test_a_cancelled_run_and_a_failed_one_are_signed_as_what_they_are(
+    toy: Toy, key: tuple[Path, Path], runs: Path
+) -> None:
+    with toy.faults(delay_s=0.3):
+        command = toy.start("run", "toy", "--runs", runs, ASSAY_SIGNING_KEY_FILE=str(key[0]))
+        path = command.run()
+        until(lambda: (path / "count/traces.jsonl").exists())
+        command.signal(signal.SIGINT)
+        assert command.wait().code == 6
+    found = verify(path, key[1].read_bytes())
+    assert found.statement == statement_of(path)
+    assert found.predicate.status == "cancelled"
+    assert found.predicate.asked[0].counts.missing > 0
+    with toy.faults(dies_after=2), toy.entry("toy", "count", {}, concurrent=1):
+        done = run(toy, key, runs, "run", "toy")
+    assert done.code == 5, done.err
+    said = checked(done, key).predicate
+    assert (said.status, said.problems > 0) == ("failed", True)
+
+
+def test_nothing_of_the_key_stands_in_what_a_run_leaves(
+    toy: Toy, key: tuple[Path, Path], runs: Path, tmp_path: Path
+) -> None:
+    unlock = tmp_path / "unlock"
+    unlock.write_text("correct horse battery")
+    unlock.chmod(0o600)
+    locked, public, _ = make_key(tmp_path, "locked", b"correct horse battery")
+    variables = {"ASSAY_SIGNING_KEY_FILE": str(locked), "ASSAY_SIGNING_PASSPHRASE_FILE": str(unlock)}
+    done = toy.run("run", "toy", "--runs", runs, "--json", **variables)
+    assert done.code == 0, done.err
+    assert verify(done.run, public.read_bytes()).key_id == done.json["signed_by"]
+    secrets = [str(locked), str(unlock), "correct horse battery", locked.read_text("ascii").splitlines()[1]]
+    files = [path for path in (*done.run.rglob("*"), *(toy.root / ".assay").rglob("*")) if path.is_file()]
+    assert len(files) > 20
+    for text in (done.out, done.err, *(path.read_text("utf-8", "replace") for path in files)):
+        assert not [secret for secret in secrets if secret in text]
