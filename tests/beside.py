@@ -1,12 +1,13 @@
 """Which tests run beside each other, in `eval/scripts/test`'s two workers of pytest-xdist.
 
 A worker takes a whole group at a time and runs it in order, so what a group's tests share is made once and
-is nobody else's. A test file is a group; the rooms below are one group each, because something of theirs
-exists once on a machine (the Docker engine's images and containers) or is dear to make (a store of Nix).
-Everything else that two processes of one checkout meet at has a lock of its own: set-ups, engine builds, the
-test pin set.
+is nobody else's. A test file is a group; the rooms and files below are one group each, because something of
+theirs exists once on a machine (the Docker engine's images and containers) or is dear to make (a store of
+Nix). Everything else that two processes of one checkout meet at has a lock of its own: set-ups, builds of
+the engine, the test pin set.
 
-The longest groups are given out first, so that the workers end about together.
+The longest groups are given out first, so that the workers end about together. Groups are told by the file,
+and not by pytest-xdist's marks: it writes those into a field that this pytest does not read.
 """
 
 from __future__ import annotations
@@ -14,12 +15,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 WORKERS = 2
 ENGINE = "docker"
 TESTS = Path(__file__).parent
 ROOMS = {"sandbox": ENGINE, "nix": "nix"}
 """Rooms that are one group, by the group's name."""
+FILES = {
+    "profiles/test_profiles_run.py": ENGINE,
+    "run/test_run_bounds.py": ENGINE,
+    "run/test_run_container_docker.py": ENGINE,
+    "run/test_run_demo.py": ENGINE,
+    "run/test_run_hostile.py": ENGINE,
+    "run/test_run_leftovers.py": ENGINE,
+}
+"""Files elsewhere that need the Docker engine."""
 LONGEST = (
     ENGINE,
     "coordinator/test_real_suite.py",
@@ -39,17 +50,27 @@ LONGEST = (
 """Groups of minutes, the longest first; what is not named comes after them in the order of the files."""
 
 
-def group(item: pytest.Item) -> str:
-    """The group of a test: its room's, the engine's where it needs one, else its file's."""
-    if item.get_closest_marker("docker") is not None:
-        return ENGINE
-    path = item.path.relative_to(TESTS)
-    return ROOMS.get(path.parts[0], path.as_posix())
+class Scheduling(LoadScopeScheduling):
+    """Hands a worker one group after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def group(nodeid: str) -> str:
+    """The group of a test, by its id: its file's or its room's, else the file itself."""
+    path = nodeid.partition("::")[0].removeprefix(f"{TESTS.name}/")
+    return FILES.get(path) or ROOMS.get(path.partition("/")[0]) or path
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Mark every test with its group and bring the groups of minutes to the front."""
-    place = {name: number for number, name in enumerate(LONGEST)}
+    """Bring the groups of minutes to the front.
+
+    Raises:
+        UsageError: a test needs the engine, and its file is not of the engine's group.
+    """
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
-    items.sort(key=lambda item: place.get(group(item), len(place)))
+        if item.get_closest_marker("docker") is not None and group(item.nodeid) != ENGINE:
+            raise pytest.UsageError(f"{item.nodeid} needs Docker: name its file in tests/beside.py")
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(group(item.nodeid), len(place)))

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -32,9 +33,15 @@ with mock.patch.dict(os.environ):
     importlib.import_module("huggingface_hub.constants")
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> beside.Scheduling:
+    """Where tests run in two processes, what stays together."""
+    return beside.Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker of pytest-xdist, which names groups right after this, say which tests stay together."""
+    """In a worker, what comes first."""
     if hasattr(config, "workerinput"):
         beside.arrange(items)
 

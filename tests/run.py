@@ -83,7 +83,7 @@ def pytest(selection: str, extra: Sequence[str]) -> int:
     """Run pytest over what the selection leaves; its exit status."""
     cache = owned_directory(CACHE)
     command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache / 'pytest'}", "--durations=5"]
-    command += ["-n", str(beside.WORKERS), "--dist", "loadgroup", "--no-loadscope-reorder"]
+    command += ["-n", str(beside.WORKERS), "--dist", "loadscope", "--no-loadscope-reorder"]
     if selection:
         command += ["-m", selection]
     environment = dict(os.environ, HYPOTHESIS_STORAGE_DIRECTORY=str(cache / "hypothesis"))
