@@ -431,6 +431,14 @@ def said_by(body: bytes) -> str:
     return str(json.loads(body)["choices"][0]["message"]["content"])
 
 
+def test_a_journal_of_an_older_form_is_refused_by_its_name(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = tmp_path / "j.jsonl"
+    path.write_text(path.read_text().replace("assay/answer/v2", "assay/answer/v1"))
+    with pytest.raises(VerificationError, match="of the form assay/answer/v1, and this version reads"):
+        list(kept_answers(path))
+
+
 def test_reading_a_journal_changes_nothing_and_refuses_what_a_resume_would_mend(tmp_path: Path) -> None:
     fill(tmp_path)
     path = tmp_path / "j.jsonl"

@@ -107,6 +107,14 @@ def test_a_target_has_to_be_named(toy: Toy, ran: Ran, words: tuple[str, ...], to
     assert told in done.err
 
 
+def test_a_suite_that_asked_nobody_says_so(toy: Toy, runs: Path, tmp_path: Path) -> None:
+    suite = write(tmp_path / "alone.toml", NOBODY, [quiet()])
+    run = Path(toy.run("run", "--suite", suite, "--runs", runs, "--json").json["run_dir"])
+    done = toy.run("reproduce", run, "--json")
+    assert done.code == 2
+    assert "asked nobody" in done.err
+
+
 def copied(ran: Ran, folder: Path) -> Path:
     run = folder / ran.run.name
     shutil.copytree(ran.run, run, symlinks=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from assay.digest import sha256_bytes
 from assay.errors import VerificationError
+from assay.files import other_form
 from assay.gateway.message import Answer, Request
 
 DEFLATED_FROM_BYTES = 16 << 10
@@ -85,6 +86,8 @@ def parsed(line: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(line)
+        if other := other_form(value, SCHEMA):
+            raise ValueError(f"it is of the form {other}, and this version reads {SCHEMA}")
         asked = value["request"]
         fits = (
             line.endswith(b"\n")

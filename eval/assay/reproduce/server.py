@@ -119,6 +119,8 @@ def of_suite(run: Path, suite: Suite, given: Given) -> Wanted:
     """The server to ask for a suite's run; ConfigurationError where the options name none."""
     asked = {target.name: target for target in suite.targets if target.protocol != "none"}
     name = given.target
+    if not asked:
+        raise ConfigurationError(f"{run} asked nobody", "the protocol of its targets is none", "")
     if name is None and len(asked) == 1:
         (only,) = asked.values()
         # What this machine serves itself is asked at once; an address is a stranger's until it is said.
