@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import toy_checkout
 from assay.errors import VerificationError
 from assay.view.open import open_run
+from audit.altered import Altered
+from audit.routed_toy import FILES, SEEDS, extend
 from standin import StandIn
 from toy_checkout import Toy
 
@@ -165,3 +170,34 @@ def test_exchanges_are_what_the_evaluator_recorded(first: Path) -> None:
         assert exchange == view.exchange(row)
         starts.append(exchange.started)
     assert min(start for start in starts if start is not None) == 0.0
+
+
+@pytest.mark.slow
+def test_pinned_data_sources_and_seeds_are_conditions(tmp_path: Path) -> None:
+    routed = toy_checkout.make(tmp_path / "routed")
+    extend(routed)
+    try:
+        run = made(routed, tmp_path, "sampled")
+    finally:
+        if routed.warm is not None:
+            routed.warm.close()
+    told = conditions(run)["count/digit"]
+    assert told["sampling.seeds"] == str(list(SEEDS)).replace(" ", "")
+    assert told["sampling.temperature"] == "0.6"
+    assert told["tasks.rollouts"] == "3"
+    assert {"data.tiny", "evaluator.source.envs"} <= told.keys()
+    for name, input_name in (
+        ("data.tiny", f"data:tiny/{next(iter(FILES))}"),
+        ("evaluator.source.envs", "source:envs"),
+    ):
+        other = Altered(tmp_path / name / run.name)
+        shutil.copytree(run, other.run, symlinks=True)
+        path = "provenance/inputs.before.json"
+        before = json.loads((run / path).read_bytes())["inputs"]
+        assert input_name in before
+
+        def changed(value: Any, input_name: str = input_name) -> None:
+            value["inputs"][input_name] = "0" * 64
+
+        other.json(path, changed)
+        assert differing(run, other.run) == {name}
