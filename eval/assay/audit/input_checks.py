@@ -234,7 +234,7 @@ def tasks(case: Case) -> Check:
         except AssayError as error:
             faults.append(f"{entry.name}: {error}")
             continue
-        if again != case.tasks[entry.name]:
+        if case.as_recorded(again) != case.tasks[entry.name]:
             faults.append(f"provenance/tasks/{entry.name}.json is not what the taskset describes")
     return judge("tasks", faults, "keys, order, prompts and baselines follow from the taskset alone")
 

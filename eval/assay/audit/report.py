@@ -18,6 +18,7 @@ from assay.audit.case import Case
 from assay.audit.check import Check, Rule, looked
 from assay.coordinator.state import is_suite
 from assay.errors import VerificationError
+from assay.export.contents import is_export
 from assay.record.manifest import run_files
 from assay.signing.key import PublicKey
 
@@ -68,6 +69,11 @@ def audit(run: Path, key: PublicKey | None = None, rescored: bool = False) -> li
     except VerificationError as error:
         # Nothing of it is opened: a link leads elsewhere, and a pipe would never end.
         return [Check("files", "FAIL", (str(error), "nothing else was read"))]
+    if is_export(run):
+        # Here alone: a run itself needs none of it.
+        from assay.audit.published import audit_published
+
+        return audit_published(run, key, rescored)
     if is_suite(run):
         checks = _suite(run, key)
     else:
