@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import beside
+import chromium
 import flake_lock
 import lint
 import profile_table
@@ -114,6 +115,7 @@ def main() -> int:
             with step(f"the model {MODEL}"):
                 fetch(MODEL)
             if arguments.form != "fast":
+                chromium.require()
                 stack.enter_context(engine())
             if failed:
                 say(f"assay: FAILED so far: {', '.join(failed)}")

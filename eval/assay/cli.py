@@ -40,6 +40,7 @@ VERBS = {
     "summarize": "print a run's results again, from its records",
     "audit": "verify a run directory offline",
     "compare": "hold one run against another, task by task",
+    "report": "write a run, or two, as one HTML page",
     "keys": "make a key to sign runs with, or name one",
     "export": "write a run's publishable form: figures, no texts",
     "import": "unpack what export wrote, held to its list",
