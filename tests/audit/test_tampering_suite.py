@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -100,6 +101,14 @@ def test_an_honest_suite_s_run_verifies_and_every_check_but_the_networks_can_be_
         "inside: isolation",
     }
     assert {"launch", "answers", "tasks", "inner runs", "inside: rows", "inside: requests"} <= verdicts.keys()
+
+
+def test_a_run_verifies_however_its_place_is_written(toy: Toy, whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "by-way-of").symlink_to(whole.parent)
+    relative = os.path.relpath(whole, toy.root)
+    for run in (Path(relative), tmp_path / "by-way-of" / whole.name):
+        code, answer = audited(toy, run)
+        assert (code, answer["failed"]) == (0, []), (run, answer["checks"])
 
 
 def row(change: Callable[[dict[str, Any]], object], entry: str) -> Change:

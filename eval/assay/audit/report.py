@@ -64,6 +64,8 @@ def audit(run: Path, key: PublicKey | None = None, rescored: bool = False) -> li
     """
     if not run.is_dir() or run.is_symlink():
         raise VerificationError(f"{run} is not a run directory", "", "list the runs: ls eval/runs")
+    # A record names its places whole, however the run is named here.
+    run = run.resolve()
     try:
         run_files(run)
     except VerificationError as error:
