@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,6 @@ from pathlib import Path
 
 from assay import data
 from assay.audit.check import Check
-from assay.audit.rescore import evalscope, inspect, mock
 from assay.audit.rescore.child import private
 from assay.audit.rescore.scores import Scores, held, of_sample
 from assay.backends import registry
@@ -26,11 +26,13 @@ from assay.suite.suite import Suite
 NAME = "rescore"
 Scorer = Callable[[Context, Path, Scratch], list[str]]
 Guard = Callable[[str, Callable[[str], Check]], Check]
-SCORERS: Mapping[str, Scorer] = {
-    "evalscope": evalscope.score,
-    "inspect": inspect.score,
-    "mock": mock.score,
+SCORERS = {
+    "evalscope": "assay.audit.rescore.evalscope",
+    "inspect": "assay.audit.rescore.inspect",
+    "mock": "assay.audit.rescore.mock",
 }
+# What the evaluators were going to ask, as their programs wrote it down.
+PLANS = ("tasks.jsonl", "planned.jsonl")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ def scored(
         run = scratch.folder("run")
         folder = run / context.folder.relative_to(context.run)
         folder.mkdir(parents=True)
-        odd = SCORERS[backend.name](context, folder, scratch)
+        # Here alone, as its backend is: no other needs what it needs.
+        score: Scorer = importlib.import_module(SCORERS[backend.name]).score
+        odd = score(context, folder, scratch)
         faults[:] = [*odd, *planned_otherwise(context, folder)]
         there = replace(context, run=run, folder=folder, scratch=scratch.folder("read"))
         return {
@@ -131,9 +135,6 @@ def planned_otherwise(context: Context, folder: Path) -> list[str]:
         for name in PLANS
         if (folder / name).is_file() and (folder / name).read_bytes() != (context.folder / name).read_bytes()
     ]
-
-
-PLANS = (evalscope.TASKS, inspect.PLANNED)
 
 
 def _inner(run: Held, job: Job) -> Path | None:
