@@ -225,7 +225,7 @@ def test_a_suites_run_is_published_the_same_way(toy: Toy, runs: Path, tmp_path: 
     assert recompute(there).findings() == load_suite_summary(there).findings()
     state = json.loads((there / "state.json").read_bytes())
     problems = {job["id"]: job["problems"] for job in state["jobs"]}
-    assert problems["three"] == ["left out"]
+    assert problems["three"] == ["left out (1)"]
     assert problems["one"] == []
 
 

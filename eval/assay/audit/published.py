@@ -9,7 +9,7 @@ would need those says so by its name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from assay.audit.check import Check, Rule, judge, looked
 from assay.audit.record_checks import differences
 from assay.coordinator.state import is_suite
 from assay.digest import sha256_files
+from assay.errors import VerificationError
 from assay.export import texts
 from assay.export.choice import fates
 from assay.export.contents import CRATE, NAME, STATEMENT, Contents, load
@@ -43,9 +44,11 @@ CARRIED = frozenset(
 CARRIED_OF_SUITES = frozenset(
     {
         *("signature", "statement", "configuration", "state", "inputs unchanged", "pins", "data"),
-        *("checkout", "environments", "worktree", "launch", "targets", "shell"),
+        *("checkout", "environments", "worktree", "launch", "targets", "inner runs", "shell"),
     }
 )
+# Of a run inside, whose rows and summary are the job's own.
+CARRIED_INSIDE = CARRIED - {"signature", "statement", "environments", "server"}
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,20 @@ def _of_profile(run: Path, key: PublicKey | None) -> list[Check]:
 
 
 def _of_suite(run: Path, key: PublicKey | None) -> list[Check]:
-    from assay.audit.suite_rules import RULES, SuiteCase
+    from assay.audit.report import CHECKS, OUTER
+    from assay.audit.suite_rules import RULES, SuiteCase, inner_runs
 
     own = {"files": files, "rows": _rows_of_suite, "summary": _summary_of_suite}
     case = SuiteCase(run, key)
-    return [looked(_published(rule, own, CARRIED_OF_SUITES), case) for rule in RULES]
+    checks = [looked(_published(rule, own, CARRIED_OF_SUITES), case) for rule in RULES]
+    try:
+        found = [(job.id, PublishedCase(inside)) for job, inside in inner_runs(case)]
+    except (VerificationError, OSError, ValueError, LookupError, StopIteration):
+        return checks  # what cannot be read has failed by its own name
+    rules = [_published(rule, {}, CARRIED_INSIDE) for rule in CHECKS if rule.name not in OUTER]
+    for job, inside in found:
+        checks += [replace(looked(rule, inside), name=f"{job}: {rule.name}") for rule in rules]
+    return checks
 
 
 def _published(rule: Rule[Any], own: Mapping[str, Any], carried: frozenset[str]) -> Rule[Any]:

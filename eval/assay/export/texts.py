@@ -10,7 +10,7 @@ the same, and so does the statement that was signed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.digest import sha256_bytes
@@ -131,12 +131,13 @@ def _said(key: str, value: Any) -> Any:
     if key in ("error", "said") and isinstance(value, str):
         return LEFT_OUT if value else value
     if key in ("problems", "notes") and isinstance(value, list):
-        return [LEFT_OUT] * len(value)
+        return list(_count(value))
     return state(value)
 
 
-def _count(said: tuple[str, ...]) -> tuple[str, ...]:
-    return (LEFT_OUT,) * len(said)
+def _count(said: Sequence[Any]) -> tuple[str, ...]:
+    """As many remarks as there were; equal ones would be taken for one."""
+    return tuple(f"{LEFT_OUT} ({number})" for number, _ in enumerate(said, start=1))
 
 
 def _family(found: FamilyScore) -> FamilyScore:
