@@ -25,7 +25,7 @@ pragma temp_store = file; pragma journal_mode = off; pragma synchronous = off;
 create table row (
     benchmark integer, side text, key text, rollout integer, position integer, family text, cluster text,
     prompt text, output text, status text, reward real, tokens integer, agent_s real, total_s real,
-    record text, line integer, primary key (benchmark, side, key, rollout)
+    record text, line integer, primary key (benchmark, key, rollout, side)
 ) without rowid;
 create view pair as select
     a.benchmark as benchmark, a.position as position, coalesce(b.reward, 0) - coalesce(a.reward, 0) as change,
