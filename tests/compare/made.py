@@ -15,7 +15,7 @@ CONDITIONS = {"data.digest": "d1", "sampling.temperature": "0", "limits.max_toke
 
 
 def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def row(

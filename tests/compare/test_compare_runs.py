@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -9,11 +10,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from assay.compare.compare import compare
 from assay.compare.comparison import Compared, Comparison
 from assay.compare.conditions import UnlikeError
-from assay.compare.render import headlines, markdown
+from assay.compare.render import markdown, short_cells, table
+from assay.compare.words import headlines, reasons, same_output
 from assay.errors import ConfigurationError
 from assay.view.view import Fact, View
 from compare.made import CONDITIONS, Made, among, made, row, rows
@@ -298,10 +301,21 @@ def test_what_nobody_measured_is_not_told() -> None:
     assert (found.tokens, found.speed, found.same) == (None, None, None)
 
 
-def test_answers_that_are_the_same_bytes_are_counted() -> None:
+def test_answers_that_are_the_same_bytes_are_counted_and_all_of_them_are_no_difference() -> None:
     a = Made([row(f"t{n}", said="yes") for n in range(4)])
     b = Made([row(f"t{n}", said="yes" if n else "no") for n in range(4)])
-    assert only(compare(a, b)).same == 3
+    found = only(compare(a, b))
+    assert (found.same, found.verdict) == (3, "too few samples")
+    same = only(compare(a, a))
+    assert (same.verdict, same.reason) == ("no difference shown", "every answer is the same bytes")
+
+
+def test_the_same_bytes_with_another_reward_are_told() -> None:
+    a = Made([row(f"t{n}", said="yes") for n in range(4)])
+    b = Made([row(f"t{n}", 1.0 if n else 0.0, said="yes") for n in range(4)])
+    found = only(compare(a, b))
+    assert found.verdict == "too few samples"
+    assert found.warnings[0].startswith("the same output got another reward in 1 pair(s)")
 
 
 def test_flips_are_linked_to_both_records_and_hold_what_was_said_if_asked() -> None:
@@ -332,12 +346,59 @@ def test_what_weakens_a_run_stands_beside_the_verdict() -> None:
     assert "claim to be s" in comparison.warnings[1]
     text = "\n".join(headlines(comparison))
     assert text.startswith("verdict: ")
-    assert "A is weakened: worktree: dirty" in text
+    assert "weakens A: worktree: dirty" in text
 
 
 def test_a_made_run_is_a_view() -> None:
     view: View = made([1.0])
     assert compare(view, view).benchmarks[0].pairs == 1
+
+
+def test_half_a_surrogate_pair_in_a_strangers_record_is_a_name_like_any_other() -> None:
+    key = "half \ud800"
+    a, b = Made([row(key, 1.0), row("t")]), Made([row(key, 0.0), row("t")])
+    a.rows[0] = a.rows[0].model_copy(update={"cluster": key, "record": key, "family": key})
+    b.rows[0] = b.rows[0].model_copy(update={"cluster": key, "record": key, "family": key})
+    comparison = compare(a, among(b, texts={(key, 0): "said \udfff"}), texts=True)
+    (flip,) = (flip for found in comparison.benchmarks for flip in found.flips)
+    assert (flip.task_key, flip.b.text) == (key, "said \udfff")
+    assert "half \\\\ud800" in markdown(comparison).encode("utf-8").decode("utf-8")
+
+
+def lines(comparison: Comparison, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = io.StringIO()
+    Console(file=out, soft_wrap=True).print(table(comparison))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_folds_names_and_never_cuts_a_number(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "a family with quite a long name of many words"
+    a = Made([*rows(RIGHT, family=long), *rows(RIGHT, family="short")])
+    b = Made([*rows(WORSE, family=long), *rows(RIGHT, family="short")])
+    comparison = compare(a, b)
+    shown = lines(comparison, columns, monkeypatch)
+    assert shown[0].startswith("sums/… ")
+    text = "\n".join(shown)
+    for found in comparison.benchmarks:
+        for cell in short_cells(found):
+            assert cell in text
+    head = "".join(line[: shown[0].index(" n ") - 2] for line in shown[1:])
+    assert "".join(long.split()) in "".join(head.split())
+    assert columns < 80 or max(map(len, shown)) <= columns
+
+
+def test_what_several_benchmarks_share_is_said_once() -> None:
+    a = Made([sample for n in range(4) for sample in rows([1.0] * 8, family=f"f{n}", said="x")])
+    text = "\n".join(reasons(compare(a, a).benchmarks))
+    assert text == "no difference shown: every answer is the same bytes (all of them)"
+    assert list(same_output(compare(a, a).benchmarks)) == ["same output, byte for byte: 32 of 32 pairs"]
+    mixed = Made([*rows([0.0] * 8, family="f0", said="y"), *a.rows[8:]])
+    found = compare(a, mixed).benchmarks
+    assert [line.rpartition("(")[2] for line in reasons(found)] == ["sums/f0)", "sums/f1, sums/f2, sums/f3)"]
 
 
 def test_markdown_shows_what_strangers_called_their_tasks_and_renders_none_of_it() -> None:

@@ -79,7 +79,8 @@ def judge(
         evidence.single(evidence.all),
         LEVEL / benchmarks,
     )
-    verdict, reason = decide(every, found.kept, found.both, p, mde, threshold)
+    identical = evidence.same == evidence.all.rows and not evidence.flips
+    verdict, reason = decide(every, found.kept, found.both, p, mde, threshold, identical)
     a_score, b_score = evidence.scores
     alone = {side: pairing.alone(side, found.number, SHOWN) for side in ("a", "b")}
     truncation, errors, tokens = evidence.cut.result(), evidence.failed.result(), evidence.tokens()
@@ -110,7 +111,7 @@ def judge(
         errors=errors,
         tokens=tokens,
         speed=evidence.speed(),
-        warnings=tuple(_warnings(truncation, errors, tokens, alone["a"][0], alone["b"][0])),
+        warnings=tuple(_warnings(evidence, truncation, errors, tokens, alone["a"][0], alone["b"][0])),
         flips=tuple(flip(pair) for pair in pairing.flips(found.number, flips)),
         flips_total=evidence.flips,
     )
@@ -121,8 +122,10 @@ def _estimate(evidence: Evidence, differences: Differences) -> Estimate:
 
 
 def _warnings(
-    truncation: Shift, errors: Shift, tokens: Tokens | None, alone_a: int, alone_b: int
+    evidence: Evidence, truncation: Shift, errors: Shift, tokens: Tokens | None, alone_a: int, alone_b: int
 ) -> Iterator[str]:
+    if evidence.unsteady:
+        yield f"the same output got another reward in {evidence.unsteady} pair(s): the scorer is not steady"
     for what, shift in (("were cut by a limit", truncation), ("have no score", errors)):
         if shift.shifted:
             more, least = ("B", "A") if shift.b > shift.a else ("A", "B")

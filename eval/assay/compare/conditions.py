@@ -20,6 +20,7 @@ METRIC = "evaluator.metric"
 QUESTIONS = "pairs.questions"
 PROMPTS = "pairs.prompts"
 SHOWN = 120
+LISTED = 3
 
 
 class UnlikeError(ConfigurationError):
@@ -80,14 +81,19 @@ def allowed(name: str, allow: Iterable[str]) -> str | None:
 
 
 def told(differences: Iterable[Difference]) -> list[str]:
-    """Each difference once, with the benchmarks that it stands in."""
+    """Each difference once, with the first of the benchmarks that it stands in."""
     found: dict[tuple[str, str | None, str | None], list[str]] = {}
     for difference in differences:
         found.setdefault((difference.name, difference.a, difference.b), []).append(difference.benchmark)
     return [
-        f"{name}: A {_shown(a)}, B {_shown(b)} ({', '.join(benchmarks)})"
+        f"{name}: A {_shown(a)}, B {_shown(b)} ({_listed(benchmarks)})"
         for (name, a, b), benchmarks in found.items()
     ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def _shown(value: str | None) -> str:

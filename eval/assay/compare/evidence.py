@@ -92,6 +92,7 @@ class Evidence:
         withheld: Pairs that favour B in `all` and not in `kept`.
         binary: Every reward is 0 or 1.
         same: Pairs with the same output, byte for byte; None where no pair tells.
+        unsteady: Of these, pairs with other rewards.
     """
 
     def __init__(self) -> None:
@@ -105,6 +106,7 @@ class Evidence:
         self.withheld = 0
         self.binary = True
         self.same: int | None = None
+        self.unsteady = 0
         self._a, self._b = ExactSum(), ExactSum()
         self._lowest, self._highest = math.inf, -math.inf
         self._tokens = [0, 0, 0]
@@ -113,7 +115,9 @@ class Evidence:
 
     def add(self, pair: Pair) -> None:
         """One more pair; its question is the one that A asked."""
-        a, b, question, change = pair.a, pair.b, pair.a.cluster, pair.change
+        a, b, change = pair.a, pair.b, pair.change
+        # A stranger's record may hold half a surrogate pair, which no database takes.
+        question = a.cluster.encode("utf-8", "backslashreplace").decode("utf-8")
         self.all.add(question, change)
         self.flips += change != 0
         doubtful = any(row.failed or row.status == "truncated" for row in (a, b))
@@ -129,6 +133,7 @@ class Evidence:
             self._lowest, self._highest = min(self._lowest, row.value), max(self._highest, row.value)
         if a.output is not None and b.output is not None:
             self.same = (self.same or 0) + (a.output == b.output)
+            self.unsteady += a.output == b.output and change != 0
         self._measure(question, a, b)
 
     @property

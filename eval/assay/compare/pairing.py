@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from assay.errors import VerificationError
 from assay.record.sample import Sample, Status
@@ -46,8 +46,8 @@ FLIPS = """select * from pair where benchmark = ? and change <> 0
 order by change > 0, abs(change) desc, position limit ?"""
 COUNT = "select count(*) from lone where benchmark = ? and side = ?"
 LONE = "select key, rollout from lone where benchmark = ? and side = ? order by position limit ?"
-# Columns of a pair before those of its halves, and how many each half has.
-BEFORE, HALF = 6, 10
+# How many columns each half of a pair has.
+HALF = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,8 @@ class Pairing:
             if number is None:
                 continue
             try:
-                self._database.execute(
-                    INSERT, (number, side, row.task_key, row.rollout, position, *_rest(row))
-                )
+                key, *rest = _stored(row)
+                self._database.execute(INSERT, (number, side, key, row.rollout, position, *rest))
             except sqlite3.IntegrityError:
                 raise VerificationError(
                     f"{view.run}: {row.entry}: rollout {row.rollout} of {row.task_key} stands there twice",
@@ -159,7 +158,7 @@ class Pairing:
         """How many rows of a side have no partner, and the first of them by task and rollout."""
         (count,) = self._database.execute(COUNT, (benchmark, side)).fetchone()
         found = self._database.execute(LONE, (benchmark, side, shown))
-        return int(count), tuple(f"{key}, rollout {rollout}" for key, rollout in found)
+        return int(count), tuple(f"{_read(key)}, rollout {rollout}" for key, rollout in found)
 
     def close(self) -> None:
         """Give the space back."""
@@ -178,13 +177,14 @@ class Pairing:
     def _pairs(self, words: str, values: Sequence[object]) -> Iterator[Pair]:
         with closing(self._database.execute(words, values)) as cursor:
             for columns in cursor:
-                _, _, _, key, rollout, family = columns[:BEFORE]
-                first, second = columns[BEFORE : BEFORE + HALF], columns[BEFORE + HALF :]
-                yield Pair(key, rollout, family, Row(*first), Row(*second))
+                _, _, _, key, rollout, family, *halves = map(_read, columns)
+                yield Pair(key, rollout, family, Row(*halves[:HALF]), Row(*halves[HALF:]))
 
 
-def _rest(row: Sample) -> tuple[object, ...]:
-    return (
+def _stored(row: Sample) -> Iterator[object]:
+    """Columns from the key on; texts as bytes, since a stranger's may hold half a surrogate pair."""
+    values = (
+        row.task_key,
         row.family,
         row.cluster,
         row.prompt_digest,
@@ -197,3 +197,9 @@ def _rest(row: Sample) -> tuple[object, ...]:
         row.record,
         row.line,
     )
+    for value in values:
+        yield value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+def _read(value: Any) -> Any:
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value

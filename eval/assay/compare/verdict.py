@@ -5,7 +5,7 @@
 - **better**: the same above 0, and again where a pair in which a row failed or was cut can count against B
   and never for it (`kept`): a reference that failed makes nobody better, nor does an answer that a limit cut.
 - **too few samples**: neither, and a difference as large as the threshold would likely not have been shown.
-- **no difference shown**: neither, and it would.
+- **no difference shown**: neither, and it would; or every pair has the same output, byte for byte.
 
 A failed row counts 0 on both sides, as in every score: what was not measured does not pass.
 """
@@ -33,6 +33,7 @@ def decide(
     p: float,
     mde: float | None,
     threshold: float,
+    identical: bool,
 ) -> tuple[Verdict, str]:
     """The word for one benchmark, and why in a sentence.
 
@@ -43,20 +44,26 @@ def decide(
         p: Of `asked`, adjusted over the benchmarks.
         mde: The smallest difference that could have been shown; None where none could.
         threshold: The largest one with which "no difference shown" is said.
+        identical: Every pair has the same output, byte for byte, and the same reward.
     """
+    if identical:
+        return "no difference shown", "every answer is the same bytes"
     if p <= LEVEL and _beyond(every) < 0:
         if both is not None and _beyond(both) >= 0:
             return "worse", "B fell short, and it did in rollouts that have no score"
-        return "worse", "B's rewards fell short of A's in more than chance explains"
+        return "worse", "B's rewards fell short of A's by more than chance explains"
     if p <= LEVEL and _beyond(every) > 0 and (kept is None or _beyond(kept) > 0):
-        return "better", "B's rewards exceed A's in more than chance explains"
+        return "better", "B's rewards exceed A's by more than chance explains"
     withheld = every.p <= LEVEL and _beyond(every) > 0 and (kept is not None and _beyond(kept) <= 0)
     said = "what B gained lies in pairs that failed or were cut, which count for nobody; " if withheld else ""
     if mde is None:
         return "too few samples", f"{said}so few questions can show no difference at all"
     if mde > threshold:
-        return "too few samples", f"{said}only a difference of {mde:.3f} or more would likely be shown"
-    return "no difference shown", f"{said}a difference of {mde:.3f} or more would likely have been shown"
+        return (
+            "too few samples",
+            f"{said}only a difference larger than {threshold:g} would likely be shown (MDE)",
+        )
+    return "no difference shown", f"{said}a difference of {threshold:g} would likely have been shown (MDE)"
 
 
 def gravest(verdicts: Sequence[Verdict]) -> Verdict:
