@@ -256,7 +256,7 @@ def test_a_lone_surrogate_in_a_record_is_still_printed(toy: Toy, altered: Altere
     altered.text("provenance/worktree.json", '"A"', '"\\ud800"')
     altered.reseal()
     code, answer = audited(toy, altered.run)
-    assert code == 0
+    assert (code, answer["failed"]) == (5, ["form"]), "a run writes no half of a pair"
     assert any("\ud800" in text for check in answer["checks"] for text in check["evidence"])
 
 

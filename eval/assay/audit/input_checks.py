@@ -57,7 +57,7 @@ def pins(case: Case) -> Check:
     server = case.plan.server
     if isinstance(server, OwnServer):
         pinned = _model_pin(case, server.model)
-        if pinned != case.before.get(f"model:{server.model}"):
+        if pinned is None or pinned != case.before.get(f"model:{server.model}"):
             faults.append(
                 f"model:{server.model} was {case.before.get(f'model:{server.model}')}, pinned {pinned}"
             )

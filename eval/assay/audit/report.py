@@ -7,12 +7,15 @@ from pathlib import Path
 
 from assay.audit import (
     environment_checks,
+    form_checks,
     input_checks,
+    origin_checks,
     pinned_checks,
     record_checks,
     server_checks,
     shell_checks,
     signature_checks,
+    story_checks,
 )
 from assay.audit.case import Case
 from assay.audit.check import Check, Rule, looked
@@ -26,12 +29,17 @@ CHECKS: tuple[Rule[Case], ...] = (
     Rule("signature", "recomputed", signature_checks.signature),
     Rule("statement", "recomputed", signature_checks.statement),
     Rule("files", "recomputed", record_checks.files),
+    Rule("form", "recomputed", form_checks.form),
     Rule("plan", "recomputed", record_checks.plan),
+    Rule("profile", "pinned", origin_checks.profile),
     Rule("state", "measured", record_checks.state),
+    Rule("events", "measured", story_checks.events),
+    Rule("times", "measured", story_checks.times),
     Rule("tasks", "recomputed", input_checks.tasks),
     Rule("rows", "recomputed", record_checks.rows),
     Rule("samples", "recomputed", record_checks.samples),
     Rule("summary", "recomputed", record_checks.summary),
+    Rule("notes", "claimed", origin_checks.notes),
     Rule("inputs unchanged", "measured", input_checks.unchanged),
     Rule("pins", "pinned", input_checks.pins),
     Rule("sources", "pinned", pinned_checks.source_trees),
