@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import pytest
 from rocrate.rocrate import ROCrate
@@ -288,10 +290,8 @@ def altered(archive: Path, into: Path, change: Mapping[str, bytes | None], **fie
     return into
 
 
-def zipped(member: str, **fields: Any) -> Any:
+def zipped(member: str, **fields: Any) -> ZipInfo:
     """A member's head."""
-    from zipfile import ZipInfo
-
     head = ZipInfo(member, (1980, 1, 1, 0, 0, 0))
     for key, value in fields.items():
         setattr(head, key, value)
@@ -345,6 +345,33 @@ def test_nothing_is_written_over(told: Path, tmp_path: Path) -> None:
         unpack(tmp_path / "run.zip", tmp_path / "in")
     with pytest.raises(ConfigurationError, match="is not a file"):
         unpack(tmp_path / "none.zip", tmp_path / "in")
+
+
+WITHOUT_SOCKETS = """
+import sys
+def refuse(event, arguments):
+    if event.startswith("socket."):
+        raise OSError(f"no socket: {event}")
+sys.addaudithook(refuse)
+from assay.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_neither_command_opens_a_socket(toy: Toy, told: Path, tmp_path: Path) -> None:
+    output = tmp_path / "quiet.zip"
+    for words in (("export", told, "--output", output), ("import", output, "--into", tmp_path / "in")):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_SOCKETS, *map(str, words)],
+            env=toy.environment(),
+            cwd=toy.root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "in" / told.name / "export.json").is_file()
 
 
 def test_the_commands_say_where_things_are(toy: Toy, told: Path, tmp_path: Path) -> None:
