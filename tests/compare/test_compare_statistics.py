@@ -252,6 +252,13 @@ def test_the_detectable_effect_of_graded_rewards_is_found_four_times_in_five() -
     assert found.mean() == pytest.approx(POWER, abs=0.03)
 
 
+def test_one_graded_flip_in_many_is_no_certainty() -> None:
+    mde = detected([-1 / 3] + [0.0] * 79)
+    assert mde is not None
+    # Six of eighty must differ, by a third each; with power 0.8 that takes a share of 7.9 in eighty.
+    assert 6 / 80 / 3 < mde == pytest.approx(stats.beta.ppf(0.8, 6, 75) / 3, abs=1e-6)
+
+
 def test_more_questions_and_a_laxer_level_show_smaller_effects() -> None:
     values = [1.0, -1.0] + [0.0] * 48
     fewer, more, strict = detected(values), detected(values * 4), detected(values, LEVEL / 10)

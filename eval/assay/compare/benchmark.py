@@ -129,11 +129,12 @@ def _warnings(
     for what, shift in (("were cut by a limit", truncation), ("have no score", errors)):
         if shift.shifted:
             more, least = ("B", "A") if shift.b > shift.a else ("A", "B")
-            yield f"more of {more}'s rollouts than of {least}'s {what}: {shift.a} of A, {shift.b} of B"
+            counts = f"{shift.a} ({shift.a_share:.1%}) of A, {shift.b} ({shift.b_share:.1%}) of B"
+            yield f"more of {more}'s rollouts than of {least}'s {what}: {counts}, p {shift.signs.p:.2g}"
     if tokens is not None and not tokens.within:
         yield (
-            f"B's answers have {tokens.ratio:.0%} of A's tokens, outside 90 to 110 %: "
-            "the two speeds are not those of the same work"
+            f"B's answers have {tokens.ratio:.0%} of A's tokens ({tokens.a:.1f} a rollout, {tokens.b:.1f}), "
+            "outside 90 to 110 %: the two speeds are not those of the same work"
         )
     if alone_a or alone_b:
         yield f"rollouts without a partner, in no figure here: {alone_a} of A, {alone_b} of B"

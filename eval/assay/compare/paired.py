@@ -12,8 +12,9 @@ flipped or counted is a question's sum of d over its rows.
   (scipy's `permutation_test`, exact where there are at most `FLIPS` ways, seeded from the questions); beyond
   `RESAMPLED` questions the normal one, with the error clustered by question.
 - **Minimum detectable effect**: for McNemar's test by its exact power, at the share of differing questions
-  that was seen, or at that of the effect where it is larger (so that no difference seen is no certainty);
-  else (z_{1-level/2} + z_power) times the standard error.
+  that was seen, or at that of the effect where it is larger; else (z_{1-level/2} + z_power) times the
+  standard error, or, where that is more, the difference at which the fewest questions with which an exact
+  test can speak differ with power 0.8, as far as those that differ do: few or none is no certainty.
 """
 
 from __future__ import annotations
@@ -95,16 +96,14 @@ def detectable(
     count, needed = questions.count, fewest(level)
     if count < needed:
         return None
-    # What is shown so often where every question that differs goes one way: no test of signs shows less.
-    one_way = span * float(stats.beta.ppf(POWER, needed, count - needed + 1))
-    error = standard_error(questions, spread)
-    if error is None:
-        return round(one_way, 6)
-    if single and count <= RESAMPLED:
+    if single and differing and count <= RESAMPLED:
         found = _exactly(count, differing, level)
         return None if found is None else round(found, 6)
+    # Enough questions must differ, so often, even where all of them go one way: no test of signs shows less.
+    share = float(stats.beta.ppf(POWER, needed, count - needed + 1))
     critical = float(stats.norm.ppf(1 - level / 2) + stats.norm.ppf(POWER))
-    return round(max(critical * error, one_way if single else 0.0), 6)
+    error = standard_error(questions, spread) or 0.0
+    return round(max(critical * error, share * _step(questions, span)), 6)
 
 
 def fewest(level: float) -> int:
@@ -150,6 +149,16 @@ def ratio(questions: Questions, spread: Spread) -> Bounds | None:
     """The 95 % interval of a ratio of sums: `questions` has each one's upper and lower sum."""
     found = interval(questions, spread)
     return None if found.low is None or found.high is None else Bounds(low=found.low, high=found.high)
+
+
+def _step(questions: Questions, span: float) -> float:
+    """How far a question that differs goes, in the mean; the whole span where none does."""
+    total, differing = 0.0, 0
+    for sums, sizes in questions.chunks():
+        far = abs(sums / sizes)
+        total += float(far[far > SPREAD].sum())
+        differing += int((far > SPREAD).sum())
+    return total / differing if differing else span
 
 
 def _bounds(questions: Questions, spread: Spread, mean: float, span: float) -> tuple[Bounds | None, Bounded]:

@@ -57,10 +57,12 @@ def noteworthy(found: Compared) -> Iterator[str]:
     if found.questions < found.pairs:
         yield f"{found.pairs} pairs ask {found.questions} distinct questions"
     for what, shift in (("cut by a limit", found.truncation), ("without a score", found.errors)):
-        if shift.a or shift.b:
+        if (shift.a or shift.b) and not shift.shifted:
             yield f"{what}: {_shift(shift)}"
     tokens = found.tokens
-    if tokens is not None and tokens.bounds is not None and not tokens.bounds.low <= 1 <= tokens.bounds.high:
+    if tokens is None or tokens.bounds is None or not tokens.within:
+        return
+    if not tokens.bounds.low <= 1 <= tokens.bounds.high:
         yield lengths(found)
 
 
