@@ -71,7 +71,7 @@ def answers(case: SuiteCase) -> Check:
         try:
             found = _read(case, job)
         except AssayError as error:
-            faults.append(str(error))
+            faults.append(f"{error.what}: {error.why}".replace(f"{case.run}/", ""))
             continue
         faults += [f"{job.id}: {each}" for each in found.faults[:SHOWN]]
         faults += [f"{job.id}: {each}" for each in _against(case, job, state, found)]
