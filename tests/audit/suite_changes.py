@@ -219,6 +219,16 @@ CHANGES: dict[str, tuple[Change, str, str]] = {
         "answers",
         "answers/other.jsonl belongs to no job",
     ),
+    "answers as if they had been set aside": (
+        lambda run: (run.run / "answers/asking.jsonl").rename(run.run / "answers/asking.not-used-1.jsonl"),
+        "answers",
+        "answers/asking.not-used-1.jsonl belongs to no job",
+    ),
+    "all answers removed": (
+        lambda run: (run.run / "answers/asking.jsonl").unlink(),
+        "answers",
+        "no answer was kept",
+    ),
     "the sampling that a child was told": (
         told(lambda value: value["generation"].update(temperature=0.7)),
         "launch",

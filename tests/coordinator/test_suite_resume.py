@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,14 +76,14 @@ def test_a_resume_is_refused_and_changes_nothing_when_what_decides_the_result_ha
             before = digests(run)
             asked = len(server.requests)
 
-            def refused(*said: str) -> None:
+            def refused(*said: str, differs: Sequence[str] = ()) -> None:
                 done = toy.run("resume", run, "--json")
                 assert done.code == 5, done.err
                 for each in said:
                     assert each in done.json["error"]["why"], done.json["error"]
                 assert digests(run) == before
                 assert len(server.requests) == asked
-                assert toy.run("audit", run).code == 0
+                assert toy.run("audit", run, "--json").json["failed"] == list(differs)
 
             write(path, {"local": target}, [job(temperature=0.6, max_tokens=9, seed=2)])
             refused(
@@ -98,7 +98,7 @@ def test_a_resume_is_refused_and_changes_nothing_when_what_decides_the_result_ha
             write(path, {"local": target}, [job()], retention="all", heartbeat_seconds=3)
             core = toy.root / "eval/assay/backends/mock_child.py"
             with replaced(core, b'"""', b'"""Another. '):
-                refused("inputs.program:mock_child was", "inputs.tree:eval/assay was")
+                refused("inputs.program:mock_child was", "inputs.tree:eval/assay was", differs=["checkout"])
             identity = {**identity, "system_fingerprint": "second"}
             refused("server.local.identity.system_fingerprint was", "second")
             identity = {**identity, "system_fingerprint": "first"}

@@ -15,6 +15,7 @@ from typing import Any
 from assay.audit.check import Check
 from assay.audit.suite_case import SuiteCase
 from assay.coordinator.directory import ANSWERS, journal
+from assay.coordinator.events import read_events
 from assay.coordinator.state import JobState
 from assay.errors import AssayError
 from assay.gateway.kept import Kept, kept_answers
@@ -59,11 +60,10 @@ def answers(case: SuiteCase) -> Check:
     for job in case.suite.jobs:
         path = journal(case.run, job.id)
         state = case.state.job(job.id)
-        for attempt in range(1, state.attempt + 1):
-            known.discard(f"{job.id}.not-used-{attempt}.jsonl")
         known.discard(path.name)
         if not path.is_file():
-            if state.spent.requests > state.spent.errors and _whole(case, job):
+            asked = case.asks(job) and case.begun(job)
+            if (asked or state.spent.requests > state.spent.errors) and _whole(case, job):
                 faults.append(f"{job.id}: {state.spent.requests} requests were made, and no answer was kept")
             elif state.spent.requests:
                 gone.append(f"{job.id}: its {state.spent.requests} answers were not kept")
@@ -77,7 +77,10 @@ def answers(case: SuiteCase) -> Check:
         faults += [f"{job.id}: {each}" for each in _against(case, job, state, found)]
         faults += _answered(case, job, found)
         said.append(f"{job.id}: {found.answers} of {state.spent.requests} requests")
-    faults += [f"{ANSWERS}/{name} belongs to no job" for name in sorted(known)]
+    aside = {str(row.get("file")) for row in read_events(case.run) if row.get("kind") == "answers-set-aside"}
+    known = {f"{ANSWERS}/{name}" for name in known}
+    faults += [f"{name} belongs to no job, and no event set it aside" for name in sorted(known - aside)]
+    faults += [f"{name} was set aside, and is missing" for name in sorted(aside - known)]
     if faults:
         return Check(NAME, "FAIL", tuple(faults))
     if gone:
@@ -190,7 +193,7 @@ def _against(case: SuiteCase, job: Job, state: JobState, found: Sums) -> list[st
 
 def _answered(case: SuiteCase, job: Job, found: Sums) -> list[str]:
     """Rows whose answer no target gave."""
-    if job.dataset == BFCL or found.inside or not _whole(case, job):
+    if job.dataset == BFCL or found.inside or not case.asks(job) or not _whole(case, job):
         return []  # BFCL records what it made of an answer, and not its text
     faults: list[str] = []
     for number, row in enumerate(case.rows(job), start=1):

@@ -94,6 +94,11 @@ class SuiteCase(Recorded):
         """The backend of a job."""
         return self.backends[job.backend]
 
+    def asks(self, job: Job) -> bool:
+        """Whether the job's rows are answers of its target; a mock asks where it is told to."""
+        silent = job.backend == "mock" and job.backend_args.get("ask") is not True
+        return self.suite.target(job).protocol != "none" and not silent
+
     def rows(self, job: Job) -> RecordedRows:
         """The recorded rows of a job."""
         return RecordedRows(self.run / SAMPLES, job.id)

@@ -51,7 +51,7 @@ def _attempt(case: SuiteCase, job: Job, attempt: int) -> list[str]:
     path = folder / f"attempt-{attempt}.json"
     told = case.json(path) if path.is_file() else None
     lane = _lane(case, job, command, told)
-    faults = _variables(job, name, command, lane is not None)
+    faults = _variables(job, name, command, case.asks(job))
     with case.context(job, attempt, lane) as context:
         backend = case.backend(job)
         expected = backend.told(context)
