@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,33 @@ def test_an_altered_row_that_cannot_be_read_is_told(many: Toy, good: Path, tmp_p
     assert done.code == 5
     samples.write_bytes(b"{]\n" + b"".join(lines[1:]))
     assert many.run("compare", good, copy).code == 5
+
+
+# A command in an interpreter that ends with 99 when anything makes a socket.
+NO_SOCKET = """
+import os, sys
+sys.addaudithook(lambda event, _: os._exit(99) if event.startswith("socket.") else None)
+if sys.argv[1:] == ["control"]:
+    import socket
+    socket.socket()
+from assay.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_comparison_makes_no_socket(many: Toy, good: Path, bad: Path) -> None:
+    def code(*words: str | Path) -> int:
+        return subprocess.run(
+            [sys.executable, "-c", NO_SOCKET, *(str(word) for word in words)],
+            cwd=many.root,
+            env=many.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).returncode
+
+    assert code("control") == 99
+    assert code("compare", good, bad, "--flips", "3", "--json") == 0
 
 
 def test_a_comparison_by_the_command_is_that_of_the_views(many: Toy, good: Path, bad: Path) -> None:
