@@ -92,8 +92,8 @@ def _questions(plan: Plan, entry: EntryPlan, row: Sample, lines: Lines) -> list[
     found = []
     for number, (messages, tools, call, then) in enumerate(turns):
         given = {**planned, **(call.get("sampling") or {})}
-        if plan.dialect == V0 and "max_tokens" in given:
-            given["max_completion_tokens"] = given.pop("max_tokens")
+        if plan.dialect == V0:
+            given = _as_v0_asks(given)
         body = {
             **{name: item for name, item in given.items() if item is not None},
             "model": str(call.get("model") or plan.server.model),
@@ -144,6 +144,12 @@ def _path(nodes: Sequence[Mapping[str, Any]], at: int) -> list[int]:
         path.append(place)
         place = nodes[place].get("parent")
     return path[::-1]
+
+
+def _as_v0_asks(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampling options as Verifiers 0.1 sends them: one choice, and the bound by its newer name."""
+    named = {"max_completion_tokens" if name == "max_tokens" else name: given[name] for name in given}
+    return {"n": 1, **named}
 
 
 def _flat(value: Mapping[str, Any]) -> Iterator[Turn]:
