@@ -184,8 +184,7 @@ def require_honest(real: Real, answer: dict[str, Any], asked: list[str]) -> None
     assert "500" in failed["error"]
     assert processes(run.name) == []
     code, audit = assay("audit", run)
-    assert (code, audit["failed"]) == (0, [])
-    assert assay("audit", run, "--strict")[0] == 5
+    assert (code, audit["failed"]) == (5, ["profile"]), "the plan is demo's by its name alone"
     code, reward = assay("reward", run)
     assert (code, reward["status"]) == (0, "same")
     assert assay("status", run)[1]["status"] == "partial"
