@@ -177,7 +177,7 @@ def test_a_container_without_its_limit_is_found_in_the_record(
     value = json.loads(path.read_text())
     for container in value["containers"]:
         container["pids"] = None
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     done = pinned.run("audit", copy, "--pins", found.pins, "--json")
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["failed"] == ["files", "pins", "isolation"], done.stdout

@@ -21,6 +21,7 @@ from assay.plan import LAUNCH_FILES, NAME, OwnServer
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import OUTSIDE, SCHEMA, STATEMENT, load_manifest, run_files
 from assay.record.results import MARKDOWN, SAMPLES, SUMMARY
+from assay.record.sample import TaskPlan
 from assay.run.state import NAME as STATE
 
 OWN = {NAME, STATE, "events.jsonl", "run.log", SAMPLES, SUMMARY, MARKDOWN}
@@ -88,8 +89,9 @@ def _ordered(case: Case, name: str, value: Any) -> Any:
         return case.state.model_dump(mode="json")
     if name == MANIFEST:
         return {"schema_version": SCHEMA, "files": dict(sorted(load_manifest(case.run).items()))}
-    entry = next((each for each in case.tasks if name == f"provenance/tasks/{each}.json"), None)
-    return value if entry is None else case.tasks[entry].model_dump(mode="json")
+    if name in {f"provenance/tasks/{entry.name}.json" for entry in case.plan.entries}:
+        return TaskPlan.model_validate(value).model_dump(mode="json")
+    return value
 
 
 def doubled(path: Path) -> Iterator[str]:
