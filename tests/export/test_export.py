@@ -26,6 +26,7 @@ from assay.record.suite_results import load_suite_summary, recompute
 from assay.signing.gather import statement_of
 from assay.signing.key import make_key
 from assay.signing.verify import verify
+from assay.view import rows
 from assay.view.open import open_run
 from audit.altered import Altered
 from coordinator.suites import NOBODY, Counting, asking, quiet, write
@@ -128,9 +129,9 @@ def test_every_figure_and_condition_is_that_of_the_run(told: Path, published: Pa
     assert after.kind == "export"
     assert (after.name, after.status, after.model) == (before.name, before.status, before.model)
     assert after.benchmarks() == before.benchmarks()
-    rows = list(zip(before.samples(), after.samples(), strict=True))
-    assert rows
-    for one, other in rows:
+    pairs = list(zip(before.samples(), after.samples(), strict=True))
+    assert pairs
+    for one, other in pairs:
         same = (
             "task_key",
             "rollout",
@@ -142,6 +143,7 @@ def test_every_figure_and_condition_is_that_of_the_run(told: Path, published: Pa
             "seconds",
         )
         assert [getattr(one, field) for field in same] == [getattr(other, field) for field in same]
+        assert (other.answer_digest, other.output_digest) == (None, None)
         assert after.exchange(other) is None
     assert {exchange for _, exchange in after.exchanges()} == {None}
 
@@ -152,7 +154,7 @@ def test_the_published_summary_follows_from_the_published_rows(published: Path) 
     again = summarise(
         plan,
         load_tasks(published, plan),
-        list(open_run(published).samples()),
+        list(rows.read(published)),
         recorded.problems,
         recorded.notes,
         False,
