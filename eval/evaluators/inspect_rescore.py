@@ -56,26 +56,23 @@ def saved(record: Path) -> Iterator[tuple[Place, list[ModelOutput]]]:
 
 
 def outputs(sample: Mapping[str, Any]) -> list[ModelOutput]:
-    """The model's answers in a sample; its output is the last of them whole."""
-    if not (sample.get("output") or {}).get("choices"):
-        return []
-    last = ModelOutput.model_validate(sample["output"])
+    """The model's answers in a sample: the messages that it generated, and what ended the last of them.
+
+    A sample repeats its last answer twice more, as its output and as that output's text: neither is read.
+    """
     said = [
         message
         for message in sample["messages"]
         if message["role"] == "assistant" and message.get("source") == "generate"
     ]
-    earlier = [
-        ModelOutput(
-            model=last.model,
-            choices=[ChatCompletionChoice.model_validate({"message": message, "stop_reason": "stop"})],
-        )
-        for message in said[:-1]
-    ]
-    for output in (*earlier, last):
+    choices = (sample.get("output") or {}).get("choices") or [{}]
+    found = []
+    for message in said:
+        ended = choices[0].get("stop_reason", "stop") if message is said[-1] else "stop"
+        choice = ChatCompletionChoice.model_validate({"message": message, "stop_reason": ended})
         # Who tells no usage is counted for, with a tokenizer that would have to be fetched.
-        output.usage = output.usage or ModelUsage()
-    return [*earlier, last]
+        found.append(ModelOutput(model="kept", choices=[choice], usage=ModelUsage()))
+    return found
 
 
 def beside(name: str) -> Any:

@@ -6,9 +6,14 @@ taskset's configuration of nothing first, so that a taskset with an option that 
 replay leaves out because it has no sandbox is scored in one that is made as a rollout's is, with the task's
 own set-up and with the network cut, where the job names a runtime.
 
-The job: `record` (a `traces.jsonl`), `taskset` (the table of that name), `runtime` (a table, or null),
-`concurrent`, `out` (a folder). Left there: `scored/traces.jsonl`, the replay's, and `said.json`: what could
-not be computed for want of what, and the traces whose task's data this taskset cannot read.
+A trace's task is scored as its record has it, the right answer among its data, so each is first held against
+the digest that the taskset gives its task; one that differs is not scored.
+
+The job: `record` (a `traces.jsonl`), `taskset` (the table of that name), `hashes` (the digest of each task's
+data by its key, or null: the taskset is asked), `runtime` (a table, or null), `concurrent`, `out` (a folder).
+Left there: `scored/traces.jsonl`, the replay's, and `said.json`: what could not be computed for want of what
+(`needs`), and the ids of traces whose task's data are others than the taskset's (`forged`), or cannot be read
+(`unread`).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +31,9 @@ from verifiers.v1.cli import replay
 from verifiers.v1.cli.output import write_config
 from verifiers.v1.configs.cli.replay import ReplayConfig
 from verifiers.v1.runtimes import DockerConfig, provision_runtime
+from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
+from verifiers.v1.utils.loaders import load_taskset
 
 Scoring = Callable[..., Any]
 
@@ -53,33 +60,37 @@ def main(path: str) -> None:
     source = out / "source"
     # Replay reads beside the traces what kind of run it was.
     write_config(config, source)
-    unread = copy(Path(job["record"]), source / "traces.jsonl", task.data_type())
+    hashes = job["hashes"] or {each.key: each.hash for each in load_taskset(config.taskset)}
+    forged, unread = copy(Path(job["record"]), source / "traces.jsonl", task.data_type(), hashes)
     if not lacking:
         asyncio.run(replay.run_replay(config, source, out / "scored"))
-    said = {"needs": [need.what for need in lacking], "unread": unread}
+    said = {"needs": [need.what for need in lacking], "forged": forged, "unread": unread}
     (out / "said.json").write_text(json.dumps(said), "utf-8")
 
 
-def copy(record: Path, into: Path, data: Any) -> list[str]:
-    """Copy traces with their tasks' data as the taskset wants them; the ids of those that it cannot read.
+def copy(record: Path, into: Path, data: Any, hashes: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Copy traces with their tasks' data as the taskset wants them; the ids of forged and of unread ones.
 
     A field that is None is left out where traces are written, also one that must be given.
     """
     required = [name for name, field in data.model_fields.items() if field.is_required()]
-    unread = []
+    forged, unread = [], []
     with record.open("rb") as lines, into.open("w", encoding="utf-8") as copied:
         for line in lines:
             if not line.endswith(b"\n"):
                 break
             episode = json.loads(line)
-            for trace in episode["traces"]:
+            wanted = hashes.get(episode["task"]["key"])
+            own = [trace for trace in episode["traces"] if task_key(trace["task"]["data"]) == wanted]
+            forged += [trace["id"] for trace in episode["traces"] if trace not in own]
+            for trace in own:
                 found = trace["task"]["data"] = dict.fromkeys(required) | trace["task"]["data"]
                 try:
                     data.model_validate(found)
                 except ValueError:
                     unread.append(trace["id"])
-            copied.write(json.dumps(episode) + "\n")
-    return unread
+            copied.write(json.dumps({**episode, "traces": own}) + "\n")
+    return forged, unread
 
 
 def needs(task: Any) -> list[Need]:

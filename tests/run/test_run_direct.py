@@ -114,3 +114,26 @@ def test_a_reward_changed_in_the_direct_lane_is_found(
     found = audited(pinned_direct, copy, pins)
 
     assert found.keys() == {"files", "samples", "summary", "pins"}
+
+
+def test_a_reward_that_its_answer_did_not_earn_is_found_by_scoring_the_direct_lane_again(
+    pinned_direct: Site, ran: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, pins = ran
+    copy = tmp_path / run.name
+    shutil.copytree(run, copy, symlinks=True)
+    (record,) = copy.glob("mrcr-64k/evals/*/*/results.jsonl")
+    (row,) = (json.loads(line) for line in record.read_text("utf-8").splitlines())
+    row["reward"] = row["similarity"] = row["metrics"]["similarity"] = 0.75
+    record.write_text(json.dumps(row) + "\n", "utf-8")
+
+    done = pinned_direct.run("audit", copy, "--rescore", "--pins", pins, "--json")
+
+    checks = {item["name"]: item for item in json.loads(done.stdout.splitlines()[-1])["checks"]}
+    place = f"{record.relative_to(copy).as_posix()} line 1"
+    assert checks["rescore graphwalks-bfs"]["verdict"] == "PASS"
+    assert checks["rescore mrcr-64k"]["verdict"] == "FAIL"
+    assert checks["rescore mrcr-64k"]["evidence"] == [
+        f"{place}: recorded reward 0.75, the scorer gives 0.0",
+        f"{place}: recorded similarity 0.75, the scorer gives 0.0",
+    ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from assay.paths import EVALUATORS
 from pinned.native import Native
 from standin import Reply, StandIn
 
@@ -71,11 +72,18 @@ def native(pinned, tmp_path_factory):
     return Native("prime-envs", tmp_path_factory.mktemp("native"))
 
 
-def test_eval_runs_the_puzzles_and_its_traces_say_what_the_core_reads(native):
+@pytest.fixture(scope="module")
+def puzzles(native):
+    """The traces of six puzzles, and what was asked for them."""
     with StandIn(reply=sums, key=KEY, model=MODEL) as server:
         done = native.run("eval", "@", launch(native, server, "puzzles"), QWEN_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
-    found = episodes(native.folder / "out/puzzles/traces.jsonl")
+    return native.folder / "out/puzzles/traces.jsonl", server.requests
+
+
+def test_eval_runs_the_puzzles_and_its_traces_say_what_the_core_reads(native, puzzles):
+    traces, requests = puzzles
+    found = episodes(traces)
     assert len(found) == len({item["task"]["key"] for item in found}) == 6
     kinds = set()
     for item in found:
@@ -89,13 +97,43 @@ def test_eval_runs_the_puzzles_and_its_traces_say_what_the_core_reads(native):
         assert call["usage"]["completion_tokens"] == 3
         assert trace["verifiers"]["version"] == native.evaluator.version
     assert "parity" in kinds
-    for body in server.requests:
+    for body in requests:
         assert (body["max_tokens"], body["min_p"]) == (64, 0.0)
         assert body["chat_template_kwargs"] == {"enable_thinking": True}
         assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
     written = [path.read_text("utf-8") for path in (native.folder / "out").rglob("*") if path.is_file()]
     assert len(written) == 3
     assert not [text for text in written if KEY in text]
+
+
+def rescored(native, record, out):
+    """The rewards of a record's traces as the replay gives them, by their ids."""
+    job = {"record": str(record), "taskset": native.taskset("i3-logic"), "hashes": None, "runtime": None}
+    out.mkdir()
+    (out / "job.json").write_text(json.dumps({**job, "concurrent": 4, "out": str(out)}), "utf-8")
+    programs = (EVALUATORS / "offline.py", EVALUATORS / "rescore_v1.py")
+    done = native.run("python", "-P", *programs, out / "job.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "said.json").read_text()) == {"needs": [], "forged": [], "unread": []}
+    return {
+        item["traces"][0]["id"]: item["traces"][0]["rewards"]
+        for item in episodes(out / "scored/traces.jsonl")
+    }
+
+
+def test_saved_answers_score_again_as_they_did_and_changed_ones_otherwise(native, puzzles, tmp_path):
+    found = episodes(puzzles[0])
+    recorded = {item["traces"][0]["id"]: item["traces"][0]["rewards"] for item in found}
+    right = next(name for name, rewards in recorded.items() if rewards["correct"]["score"] == 1.0)
+    for item in found:
+        if item["traces"][0]["id"] == right:
+            node = next(node for node in item["traces"][0]["nodes"] if node["sampled"])
+            node["message"]["content"] = "\\boxed{neither}"
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("".join(json.dumps(item) + "\n" for item in found), "utf-8")
+    now = rescored(native, changed, tmp_path / "out")
+    assert now[right] == {"correct": {"score": 0.0, "weight": 1.0}}
+    assert now == {**recorded, right: now[right]}
 
 
 def test_eval_ends_with_0_though_every_request_failed_and_resume_asks_what_is_owed(native):

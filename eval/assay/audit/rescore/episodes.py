@@ -1,16 +1,15 @@
 """Verifiers 0.3 and 0.4: traces scored again by upstream's own replay (`eval/evaluators/rescore_v1.py`).
 
-A trace carries its task's data, the gold answer among them, so these are first held against the digest that
-the row has, which the other checks hold against what the taskset makes. A scorer that works in a sandbox gets
+A trace carries its task's data, the gold answer among them, so these are held against the digest that the
+taskset gives them; one that has others is not scored. A scorer that works in a sandbox gets
 the run's own image, where the answers are all that it reads; what a harness with tools left in its sandbox,
 no record keeps.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +38,21 @@ SANDBOXES_AT_ONCE = 2
 
 def check(case: Case, entry: EntryPlan, name: str) -> Check:
     """The entry's check (see `entries.check`)."""
-    faults: list[str] = []
     recorded: dict[str, Score] = {}
     for part in entry.parts:
-        ids, odd = identified(case, part)
-        faults += odd
+        ids = identified(case, part)
         for row in dialects.of(case.plan.dialect).rows(case.run / part.folder):
             if row.line in ids:
                 recorded[place(part, row.line)] = of_row(row)
+    faults: list[str] = []
 
     def again() -> Scores:
-        return {key: score for part in entry.parts for key, score in replayed(case, entry, part).items()}
+        faults.clear()
+        return {
+            key: score for part in entry.parts for key, score in replayed(case, entry, part, faults).items()
+        }
 
-    return held(name, recorded, again, "upstream's own replay", tuple(faults))
+    return held(name, recorded, again, "upstream's own replay", faults)
 
 
 def place(part: Part, line: int) -> str:
@@ -59,39 +60,39 @@ def place(part: Part, line: int) -> str:
     return f"{part.folder}/{TRACES} line {line}"
 
 
-def identified(case: Case, part: Part) -> tuple[dict[int, str], list[str]]:
-    """The last trace of each line that has one, by its id, and what is odd about the lines' tasks."""
+def identified(case: Case, part: Part) -> dict[int, str]:
+    """The last trace of each line that has one, by its id; VerificationError where two have one."""
     ids: dict[int, str] = {}
-    faults = []
     seen: set[str] = set()
     for episode in read_episodes(case.run / part.folder / TRACES):
-        task = episode.value["task"]
-        tasks = [task, *(trace.get("task") for trace in episode.traces)]
-        if any(each["hash"] != task["hash"] or digest(each["data"]) != task["hash"] for each in tasks):
-            faults.append(f"{place(part, episode.line)}: its task's data are not those of its digest")
         for trace in episode.traces:
             if trace["id"] in seen:
-                faults.append(f"{place(part, episode.line)}: trace {trace['id']} stands there once more")
+                raise VerificationError(
+                    f"{place(part, episode.line)}: trace {trace['id']} is there once more"
+                )
             seen.add(trace["id"])
         if episode.traces:
-            ids[episode.line] = episode.traces[-1]["id"]
-    return ids, faults
+            ids[episode.line] = str(episode.traces[-1]["id"])
+    return ids
 
 
-def digest(data: Any) -> str:
-    """The digest that Verifiers gives a task's data."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+def replayed(case: Case, entry: EntryPlan, part: Part, faults: list[str]) -> Scores:
+    """What the traces of a part score now; what is wrong with their tasks is added to the faults.
 
-
-def replayed(case: Case, entry: EntryPlan, part: Part) -> Scores:
-    """What the traces of a part score now; PrerequisiteError for what it takes and is not here."""
+    Raises:
+        PrerequisiteError: for what it takes and is not here.
+    """
     with private() as scratch:
         said = replay(case, entry, part, scratch, None)
         if said["needs"]:
             said = replay(case, entry, part, scratch, sandbox_of(case, entry, said["needs"]))
         if said["needs"]:
             raise PrerequisiteError(f"{entry.name}: {'; '.join(said['needs'])}")
-        return found(case, part, scratch.folder("out") / "scored", set(said["unread"]))
+        ids = identified(case, part)
+        forged = {place(part, line) for line, trace in ids.items() if trace in said["forged"]}
+        faults += [f"{key}: its task's data are not what the taskset makes" for key in sorted(forged)]
+        now = found(case, part, ids, scratch.folder("out") / "scored", set(said["unread"]))
+        return {key: score for key, score in now.items() if key not in forged}
 
 
 def replay(
@@ -105,9 +106,12 @@ def replay(
         bounding = write_client(scratch.folder("bin"), label, case.plan.docker)
         said["PATH"] = os.pathsep.join([str(bounding.parent), said["PATH"]])
     speech = dialect.of(case.plan.dialect)
+    # Our own tasksets tell no digest of a task's data, and need no data to make it.
+    hashes = {task.key: task.task_hash for task in case.tasks[entry.name].tasks}
     job = {
         "record": str((case.run / part.folder / TRACES).resolve()),
         "taskset": value(speech.native(entry.launch[SHARED], entry.launch[ENTRY]), "env", "taskset"),
+        "hashes": None if None in hashes.values() else hashes,
         "runtime": runtime,
         "concurrent": AT_ONCE if runtime is None else SANDBOXES_AT_ONCE,
         "out": str(scratch.folder("out")),
@@ -142,15 +146,10 @@ def sandbox_of(case: Case, entry: EntryPlan, needs: list[str]) -> dict[str, Any]
     return {"type": "docker", "image": plan.image, "allow": [], **plan.docker.native()}
 
 
-def found(case: Case, part: Part, folder: Path, unread: set[str]) -> Scores:
+def found(case: Case, part: Part, ids: Mapping[int, str], folder: Path, unread: Collection[str]) -> Scores:
     """The replay's scores, by the places of the traces in the run's record."""
-    ids, _ = identified(case, part)
-    reader = dialects.of(case.plan.dialect)
-    try:
-        by_line = {row.line: of_row(row) for row in reader.rows(folder)}
-        now = {episode.traces[-1]["id"]: by_line[episode.line] for episode in read_episodes(folder / TRACES)}
-    except KeyError as error:
-        raise VerificationError(f"the replay of {part.folder} lacks {error}") from error
+    by_line = {row.line: of_row(row) for row in dialects.of(case.plan.dialect).rows(folder)}
+    now = {episode.traces[-1]["id"]: by_line[episode.line] for episode in read_episodes(folder / TRACES)}
     lost = Score({}, "the taskset cannot read its task's data")
     return {
         place(part, line): lost if trace in unread else now[trace]

@@ -67,14 +67,19 @@ def held(
         recorded: What the record says.
         again: Scores the same answers now.
         how: What scored them, for a reader.
-        faults: What else is wrong with the record; `again` may add to it.
+        faults: What else is wrong with the record, each with its place first; `again` may add to it.
     """
     scored = {place: score for place, score in recorded.items() if score.failed is None}
     if not scored:
         nothing = Check(name, "UNKNOWN", ("it has no answer with a score",))
         return Check(name, "FAIL", tuple(faults)) if faults else nothing
     now = again()
-    different = {place: lines for place in scored if (lines := compare(scored[place], now.get(place)))}
+    convicted = {fault.partition(": ")[0] for fault in faults}
+    different = {
+        place: lines
+        for place, score in scored.items()
+        if place not in convicted and (lines := compare(score, now.get(place)))
+    }
     third = again() if different else {}
     wavering = {place for place in different if compare(now.get(place, NOTHING), third.get(place))}
     elsewhere = [place for place in different if now.get(place, NOTHING).elsewhere]
