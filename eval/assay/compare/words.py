@@ -14,7 +14,9 @@ def headlines(comparison: Comparison) -> list[str]:
     lines = [f"verdict: {comparison.verdict}"]
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         server = f"server {side.server} (claimed)" if side.server else "the server offers no identity"
-        lines.append(f"{letter}: {side.name}, {side.status}; model {side.model}; {server}; {side.run}")
+        lines.append(
+            f"{letter}: {side.name}, {side.status}; model {side.model or 'none'}; {server}; {side.run}"
+        )
     a, b = comparison.a.unsound, comparison.b.unsound
     for letter, unsound in (("A and B", a),) if a == b else (("A", a), ("B", b)):
         if unsound:
