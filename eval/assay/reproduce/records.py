@@ -180,9 +180,9 @@ def _wire(message: Mapping[str, Any]) -> dict[str, Any]:
         return {"role": role, "tool_call_id": message["tool_call_id"], "content": message["content"], **named}
     if role != "assistant":
         return {"role": role, "content": message["content"]}
-    content = message.get("content")
     calls = [_wire_call(_call(call)) for call in message.get("tool_calls") or []]
-    wire: dict[str, Any] = {"role": role, "content": "" if content is None and not calls else content}
+    # No text is recorded as none, whether it was sent as an empty one or left out: a stream begins with one.
+    wire: dict[str, Any] = {"role": role, "content": message.get("content") or ""}
     if message.get("provider_state"):
         wire["reasoning_details"] = message["provider_state"]
     elif message.get("reasoning_content") is not None:
