@@ -6,6 +6,7 @@ one style sheet, since its policy allows no style of an element's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,6 +98,13 @@ def rows(ours: Sequence[Benchmark], theirs: Sequence[Benchmark], comparison: Com
     return found
 
 
+def accepted(comparison: Comparison | None) -> list[tuple[str, str, str, int]]:
+    """Each accepted difference once: its name, what A had, what B had, and of how many benchmarks."""
+    found = comparison.accepted if comparison else ()
+    counted = Counter((each.name, each.a or "none", each.b or "none") for each in found)
+    return [(*each, count) for each, count in counted.items()]
+
+
 def told(table: Iterable[Row]) -> Mapping[str, bool]:
     """Which columns hold anything: what no benchmark of the page tells is left out."""
     scores = [score for row in table for score in row.scores]
@@ -111,7 +119,11 @@ def verdict(head: Side, comparison: Comparison | None) -> tuple[str, str]:
     if comparison is None:
         planned, lacking = head.counts["planned"] or 0, sum(head.counts[name] or 0 for name in NO_SCORE)
         said = f"{lacking:,} of {planned:,} planned samples have no score"
-        return head.view.status, said if lacking else f"every one of {planned:,} planned samples has a score"
+        if not lacking:
+            said = f"every one of {planned:,} planned samples has a score"
+        if cut := head.counts["truncated"]:
+            said += f"; {cut:,} answers were cut by a limit"
+        return head.view.status, said
     words = [found.verdict for found in comparison.benchmarks]
     told = ", ".join(f"{word} in {words.count(word)}" for word in dict.fromkeys(words))
     of = f"of {len(words)} benchmark{'s' if len(words) > 1 else ''}"

@@ -93,6 +93,7 @@ def write_report(views: Sequence[View], path: Path, allow: Sequence[str] = ()) -
             "cut_at": min(cuts, default=None),
             "rows": rows,
             "told": shown.told(table),
+            "accepted": shown.accepted(comparison),
         }
         data = _data(columns, chunks, [row.name for row in table])
         with replacing(path) as write:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from assay.cli import answer, shared
+from assay.compare.conditions import UnlikeError
 from assay.errors import ConfigurationError
 from assay.report.write import write_report
 from assay.view.open import open_run
@@ -46,7 +47,11 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.allow and len(runs) == 1:
         raise ConfigurationError("--allow is for two runs", "", "assay report RUN B --allow NAME")
     path = place(arguments.output, runs)
-    written = write_report([open_run(run) for run in runs], path, arguments.allow)
+    try:
+        written = write_report([open_run(run) for run in runs], path, arguments.allow)
+    except UnlikeError as error:
+        error.next = error.next.replace("assay compare", "assay report", 1)
+        raise
     print(f"{written.path}: {written.samples:,} samples, {written.size_bytes:,} bytes")
     if written.cut_at is not None:
         print(f"texts longer than {written.cut_at:,} characters are cut in their middle, and say so")

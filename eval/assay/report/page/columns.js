@@ -97,6 +97,15 @@ const SECONDS = {
   sort: (lines, line) => lines.get("seconds", line) ?? -1,
   draw: (cell, lines, line) => (cell.textContent = each(lines, "seconds", line, seconds)),
 };
+// What one of two runs said.
+const saidBy = (letter, at) => ({
+  name: `said-${letter}`,
+  label: `Answer of ${letter}, or error`,
+  width: "minmax(90px, 1.3fr)",
+  class: "excerpt",
+  sort: (lines, line) => lines.both("excerpt", line)[at] ?? "",
+  draw: (cell, lines, line) => (cell.textContent = lines.both("error", line)[at] ?? lines.both("excerpt", line)[at] ?? ""),
+});
 const SAID = {
   name: "said",
   label: "Answer, or error",
@@ -108,8 +117,12 @@ const SAID = {
   },
 };
 
-// One run: everything in a line. Two: what changed comes first, and there is less room.
-const columnsOf = (lines) =>
-  lines.paired
-    ? [CHANGE, { ...REWARD, width: "88px", label: "A → B" }, TASK, { ...STATUS, width: "92px" }, { ...TOKENS, width: "100px" }]
-    : [STATUS, REWARD, TASK, FAMILY, TOKENS, SECONDS, SAID];
+// Everything in a line, or, beside an open sample, what fits. Of two runs what changed comes first.
+function columnsOf(lines, open) {
+  if (!lines.paired) return open ? [STATUS, REWARD, TASK, TOKENS, SAID] : [STATUS, REWARD, TASK, FAMILY, TOKENS, SECONDS, SAID];
+  const both = [CHANGE, { ...REWARD, width: "88px", label: "A → B" }, TASK];
+  const status = { ...STATUS, width: "92px" };
+  const tokens = { ...TOKENS, width: "100px" };
+  if (open) return [...both, status, tokens];
+  return [...both, FAMILY, { ...status, width: "110px" }, tokens, { ...SECONDS, width: "120px" }, ...["A", "B"].map(saidBy)];
+}

@@ -6,16 +6,24 @@ const BEYOND = 8;
 class List {
   constructor(lines, opened) {
     Object.assign(this, { lines, opened, shown: [], chosen: -1 });
-    this.columns = columnsOf(lines);
     this.sort = lines.paired ? { column: CHANGE, down: false } : null;
     this.body = byId("rows");
-    this.template = this.columns.map(({ width }) => width).join(" ");
     byId("browser").hidden = false;
     byId("browser").classList.toggle("wide", lines.paired);
-    byId("columns").style.setProperty("grid-template-columns", this.template);
-    this.head();
+    this.arrange(false);
     this.body.addEventListener("scroll", () => this.later());
     new ResizeObserver(() => this.later()).observe(this.body);
+  }
+
+  // Give the list the whole width, or leave half of it to an open sample.
+  arrange(open) {
+    if (this.open === open) return;
+    this.open = open;
+    this.columns = columnsOf(this.lines, open);
+    this.template = this.columns.map(({ width }) => width).join(" ");
+    byId("browser").toggleAttribute("data-open", open);
+    byId("columns").style.setProperty("grid-template-columns", this.template);
+    this.head();
   }
 
   head() {
@@ -23,7 +31,7 @@ class List {
       ...this.columns.map((column) =>
         make(
           "div",
-          { role: "columnheader", class: column.class, "aria-sort": this.sort?.column === column ? (this.sort.down ? "descending" : "ascending") : null },
+          { role: "columnheader", class: column.class, "aria-sort": this.sort?.column.name === column.name ? (this.sort.down ? "descending" : "ascending") : null },
           make("button", { type: "button", tabindex: "-1", on: { click: () => this.order(column) } }, column.label),
         ),
       ),
@@ -33,7 +41,7 @@ class List {
 
   // Sort by a column: up, then down, then in the order of the record again.
   order(column) {
-    if (this.sort?.column !== column) this.sort = { column, down: false };
+    if (this.sort?.column.name !== column.name) this.sort = { column, down: false };
     else this.sort = this.sort.down ? null : { column, down: true };
     this.head();
     this.show(this.unsorted);
@@ -45,6 +53,7 @@ class List {
     this.shown = this.sorted(shown);
     this.chosen = chosen === undefined ? -1 : this.shown.indexOf(chosen);
     byId("spacer").style.setProperty("height", `${this.shown.length * ROW_PX}px`);
+    byId("browser").style.setProperty("--rows", Math.max(3, this.shown.length));
     byId("list").setAttribute("aria-rowcount", this.shown.length);
     if (this.body.scrollTop > this.shown.length * ROW_PX) this.body.scrollTop = 0;
     this.draw();
@@ -93,6 +102,7 @@ class List {
   choose(at) {
     if (at < 0 || at >= this.shown.length) return;
     this.chosen = at;
+    this.arrange(true);
     const top = at * ROW_PX;
     if (top < this.body.scrollTop) this.body.scrollTop = top;
     const below = top + ROW_PX - this.body.clientHeight;
@@ -108,12 +118,18 @@ class List {
   // Choose a line wherever it is; one that the filter hides is opened alone.
   find(line) {
     const at = this.shown.indexOf(line);
-    if (at >= 0) this.choose(at);
-    else this.opened(line);
+    if (at >= 0) {
+      this.choose(at);
+      return;
+    }
+    this.arrange(true);
+    this.draw();
+    this.opened(line);
   }
 
   leave() {
     this.chosen = -1;
+    this.arrange(false);
     this.draw();
   }
 }

@@ -9,7 +9,7 @@ class Pane {
 
   clear() {
     this.turn += 1;
-    this.place.replaceChildren(make("p", { class: "empty" }, "Choose a sample: click it, or press j."));
+    this.place.replaceChildren();
   }
 
   // Show a line; of two quick choices only the last one is drawn.
@@ -23,7 +23,7 @@ class Pane {
     const asked = shared ? items[0].exchange.messages.slice(0, shared).map((message) => this.message(message)) : [];
     this.place.replaceChildren(
       this.title(line),
-      ...(asked.length ? [make("h4", {}, "Asked of both"), ...asked] : []),
+      ...(asked.length ? [make("h4", {}, "The same in both"), ...asked] : []),
       make("div", { class: "halves" }, ...halves),
     );
     this.place.toggleAttribute("data-shared", shared > 0);
@@ -112,12 +112,13 @@ class Pane {
   }
 }
 
-// How many first messages two samples share, all of them the run's own words and not the model's.
+// How many first messages two samples share; the last answer of each always stands apart.
 function sharedMessages(items) {
   if (items.length < 2 || items.some((item) => !item?.exchange)) return 0;
   const [ours, theirs] = items.map(({ exchange }) => exchange.messages);
   let shared = 0;
-  while (shared < ours.length && ours[shared].role !== "assistant" && JSON.stringify(ours[shared]) === JSON.stringify(theirs[shared])) shared += 1;
+  const end = Math.min(...[ours, theirs].map((messages) => messages.map(({ role }) => role).lastIndexOf("assistant")));
+  while (shared < (end < 0 ? Math.min(ours.length, theirs.length) : end) && JSON.stringify(ours[shared]) === JSON.stringify(theirs[shared])) shared += 1;
   return shared;
 }
 

@@ -60,6 +60,7 @@ class Timeline {
         width: byId("lanes").clientWidth || 800,
         height,
         legend: { show: false },
+        padding: [0, 16, 0, 16],
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false } },
         scales: { x: { time: false, range: (_, low, high) => (low === null ? [0, this.end] : [low, high]) }, y: { range: [0, count] } },
         series: [{}, { paths, points: { show: false } }],
