@@ -92,9 +92,10 @@ class MadeView:
     name = "made"
     description = "rows made for a measurement"
     status = "done"
-    started = ended = None
+    started: str | None = None
+    ended: str | None = None
     model = "none"
-    server = None
+    server: str | None = None
 
     def __init__(self, count: int, characters: int) -> None:
         self._count = count
@@ -246,8 +247,8 @@ def lines(report: Report) -> list[str]:
         f"{report.samples:,} samples of {report.characters:,} characters: {report.size_bytes / 1e6:.1f} MB, "
         f"{cut}, written in {report.write_s:.1f} s",
         f"first paint after {told('first_paint_ms')} ms, first contentful paint "
-        f"{told('contentful_paint_ms')} ms, list and charts {told('ready_ms')} ms; a sample opens in {told('sample_ms')} ms; heap "
-        f"{told('heap_mib')} MiB (medians of {len(report.loads)} openings)",
+        f"{told('contentful_paint_ms')} ms, list and charts {told('ready_ms')} ms; a sample opens in "
+        f"{told('sample_ms')} ms; heap {told('heap_mib')} MiB (medians of {len(report.loads)} openings)",
     ]
 
 
