@@ -130,7 +130,8 @@ def _traced(episode: Mapping[str, Any]) -> Iterator[Turn]:
             raise UnaskableError(f"its harness asked {endpoint}, whose requests are not rebuilt")
         path = _path(nodes, at)
         tools = [_tool(tool) for tool in nodes[path[0]].get("tools") or trace.get("tools") or []]
-        messages = [_wire(nodes[index]["message"]) for index in path[:-1]]
+        above = [nodes[index] for index in path[:-1]]
+        messages = [_wire(node["message"], streamed=bool(node.get("sampled"))) for node in above]
         yield messages, tools, call, _recorded(nodes[at]["message"], call)
 
 
@@ -172,8 +173,13 @@ def _recorded(message: Mapping[str, Any], call: Mapping[str, Any]) -> Said:
     return Said((choice,), usage={"completion_tokens": made} if type(made) is int else None)
 
 
-def _wire(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A recorded message as the protocol has it."""
+def _wire(message: Mapping[str, Any], streamed: bool = False) -> dict[str, Any]:
+    """A recorded message as the protocol has it.
+
+    Args:
+        message: As it is recorded.
+        streamed: The harness had it from a stream, and sends it back as the client library put it together.
+    """
     role = message["role"]
     if role == "tool":
         named = {name: message[name] for name in ("name",) if message.get(name)}
@@ -181,6 +187,8 @@ def _wire(message: Mapping[str, Any]) -> dict[str, Any]:
     if role != "assistant":
         return {"role": role, "content": message["content"]}
     calls = [_wire_call(_call(call)) for call in message.get("tool_calls") or []]
+    if streamed:
+        calls = [call | {"index": index} for index, call in enumerate(calls)]
     # No text is recorded as none, whether it was sent as an empty one or left out: a stream begins with one.
     wire: dict[str, Any] = {"role": role, "content": message.get("content") or ""}
     if message.get("provider_state"):
