@@ -23,7 +23,7 @@ class Pane {
     const asked = shared ? items[0].exchange.messages.slice(0, shared).map((message) => this.message(message)) : [];
     this.place.replaceChildren(
       this.title(line),
-      ...(asked.length ? [make("h4", {}, "The same in both"), ...asked] : []),
+      ...(asked.length ? [make("h4", {}, "The same in both"), ...folded(asked)] : []),
       make("div", { class: "halves" }, ...halves),
     );
     this.place.toggleAttribute("data-shared", shared > 0);
@@ -110,6 +110,13 @@ class Pane {
     this.unfolded = !this.unfolded;
     for (const folded of this.place.querySelectorAll("details.thinking")) folded.open = this.unfolded;
   }
+}
+
+// Messages of which only the last is shown at once: what two samples share shall not hide where they part.
+function folded(messages) {
+  if (messages.length < 2) return messages;
+  const before = messages.slice(0, -1);
+  return [make("details", {}, make("summary", {}, `${before.length} message${before.length > 1 ? "s" : ""} before it`), ...before), messages.at(-1)];
 }
 
 // How many first messages two samples share; the last answer of each always stands apart.
