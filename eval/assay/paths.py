@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from assay.errors import ConfigurationError
@@ -25,6 +26,8 @@ OWNED = ROOT / ".assay"
 CACHE = OWNED / "cache"
 MODELS = OWNED / "models"
 TOOLS = OWNED / "tools"
+# How every key in PEM begins.
+PEM = b"-----BEGIN "
 
 
 def relative(path: Path) -> str:
@@ -33,6 +36,41 @@ def relative(path: Path) -> str:
         return path.relative_to(ROOT).as_posix()
     except ValueError:
         return path.as_posix()
+
+
+def output_file(path: Path, runs: Iterable[Path], inside: str | None = None) -> Path:
+    """Where a command writes what it was told to, before it begins: outside of runs, over no other thing.
+
+    Args:
+        path: The file, which is replaced whole.
+        runs: Directories that nothing is written into.
+        inside: The one name in them that their manifests leave out; None for none.
+
+    Raises:
+        ConfigurationError: it lies in one of them, its directory is none, or what is there is no regular
+            file (a link or a device would be replaced, not written to) or a key.
+    """
+    whole = Path(os.path.realpath(path.parent)) / path.name
+    for run in (Path(os.path.realpath(run)) for run in runs):
+        if whole.is_relative_to(run) and (inside is None or whole != run / inside):
+            raise ConfigurationError(
+                f"{path} lies inside the run {run}",
+                "a run is never changed, and an audit finds every file that was not recorded",
+                "name a file elsewhere" + (f", or {inside}" if inside else ""),
+            )
+    if not whole.parent.is_dir():
+        raise ConfigurationError(f"{whole.parent} is not a directory", "", f"mkdir -p {whole.parent}")
+    if os.path.lexists(whole):
+        if not stat.S_ISREG(whole.lstat().st_mode):
+            raise ConfigurationError(
+                f"{path} is not a regular file", "it would be replaced by one", "name another file"
+            )
+        with whole.open("rb") as file:
+            if file.read(len(PEM)) == PEM:
+                raise ConfigurationError(
+                    f"{path} holds a key", "a key is never overwritten", "name another file"
+                )
+    return whole
 
 
 def owned_directory(path: Path, mode: int = 0o755) -> Path:

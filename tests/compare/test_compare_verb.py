@@ -185,12 +185,32 @@ def test_what_cannot_be_compared_is_refused(many: Toy, good: Path, tmp_path: Pat
         ((good, good, "--mde", "nan"), 2, "no difference of scores"),
         ((good, good, "--mde", "0"), 2, "no difference of scores"),
         ((good, good, "--fail-on", "better"), 2, "invalid choice"),
-        ((good, good, "--markdown", good / "compared.md"), 2, "lies in a run"),
+        ((good, good, "--markdown", good / "compared.md"), 2, "lies inside the run"),
     ):
         done = many.run("compare", *words)
         assert done.code == code, done.out + done.err
         assert said in done.err
     assert not (good / "compared.md").exists()
+
+
+@pytest.mark.parametrize("field", [{"reward": 1e200}, {"line": 10**20}, {"completion_tokens": 10**20}])
+def test_numbers_that_nobody_can_reckon_with_are_told(
+    many: Toy, good: Path, tmp_path: Path, field: dict[str, float]
+) -> None:
+    copy = tmp_path / good.name
+    shutil.copytree(good, copy, symlinks=True)
+    first, *others = (copy / "samples.jsonl").read_bytes().splitlines(keepends=True)
+    row = json.dumps({**json.loads(first), **field}).encode() + b"\n"
+    (copy / "samples.jsonl").write_bytes(b"".join([row, *others]))
+    done = many.run("compare", good, copy)
+    assert (done.code, "cannot be compared" in done.err) == (5, True), done.err
+
+
+def test_more_flips_than_there_can_be_are_all_flips(many: Toy, good: Path, bad: Path) -> None:
+    every = many.run("compare", good, bad, "--flips", str(10**30), "--json").json
+    assert [found["flips_total"] for found in every["benchmarks"]] == [
+        len(found["flips"]) for found in every["benchmarks"]
+    ]
 
 
 def test_an_altered_row_that_cannot_be_read_is_told(many: Toy, good: Path, tmp_path: Path) -> None:

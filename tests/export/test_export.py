@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 from assay.digest import sha256_bytes, sha256_file
-from assay.errors import AssayError, ConfigurationError, VerificationError
+from assay.errors import AssayError, ConfigurationError, RunError, VerificationError
 from assay.export.texts import name, server
 from assay.export.unpack import unpack
 from assay.export.write import export
@@ -313,7 +315,8 @@ def zipped(member: str, **fields: Any) -> ZipInfo:
         ({"link": b"/etc/passwd"}, {"external_attr": 0o120777 << 16}, "is no regular file"),
         ({"resolved.json/x": b"x"}, {}, "is a file and a directory"),
         ({"bomb": b"0" * (1 << 22)}, {"compress_type": 8}, "larger than an export's files are"),
-        ({"export.json": None}, {}, "export.json cannot be read"),
+        ({"n" * 300: b"x"}, {}, "is too long a name"),
+        ({"export.json": None}, {}, "it holds no export.json"),
         ({"export.json": b"[" * 100_000}, {}, "export.json cannot be read"),
         ({"export.json": b'{"schema_version": "assay/export/v9"}'}, {}, "is of the form assay/export/v9"),
     ],
@@ -334,7 +337,12 @@ def test_a_file_that_is_no_honest_export_leaves_nothing(
 def test_a_torn_file_and_a_strange_one_are_refused(told: Path, tmp_path: Path) -> None:
     export(told, tmp_path / "run.zip")
     whole = (tmp_path / "run.zip").read_bytes()
-    for content in (whole[: len(whole) // 2], b"", b"no archive"):
+    # A name that says it is UTF-8.
+    misnamed = zipped("\u00fc\u00fc", flag_bits=0x800)
+    with ZipFile(tmp_path / "named.zip", "w") as archive:
+        archive.writestr(misnamed, b"")
+    unnamed = (tmp_path / "named.zip").read_bytes().replace("\u00fc\u00fc".encode(), b"\xff\xfe\xfd\xfc")
+    for content in (whole[: len(whole) // 2], b"", b"no archive", unnamed):
         (tmp_path / "bad.zip").write_bytes(content)
         with pytest.raises(VerificationError, match="is not an export that can be read"):
             unpack(tmp_path / "bad.zip", tmp_path / "in")
@@ -347,6 +355,24 @@ def test_nothing_is_written_over(told: Path, tmp_path: Path) -> None:
         unpack(tmp_path / "run.zip", tmp_path / "in")
     with pytest.raises(ConfigurationError, match="is not a file"):
         unpack(tmp_path / "none.zip", tmp_path / "in")
+
+
+def test_a_full_disk_leaves_nothing_and_says_where(
+    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    export(told, tmp_path / "run.zip")
+    into = tmp_path / "in"
+    into.mkdir()
+    monkeypatch.setattr(ZipFile, "writestr", full)
+    with pytest.raises(RunError, match=r"disk is full: .*in/new\.zip"):
+        export(told, into / "new.zip")
+    monkeypatch.setattr(ZipFile, "open", full)
+    with pytest.raises(RunError, match=r"disk is full: .*in/run\.zip"):
+        unpack(tmp_path / "run.zip", into)
+    assert list(into.iterdir()) == []
 
 
 WITHOUT_SOCKETS = """

@@ -114,6 +114,17 @@ def cleaned(value: Any) -> None:
     value["commit"] = "0" * 40
 
 
+def boasted(value: Any) -> None:
+    """A score in what describes the export to strangers."""
+    next(each for each in value["@graph"] if each["@type"] == "PropertyValue")["value"] = 0.99
+
+
+def twice(path: Path, key: str) -> None:
+    """A key of the outermost table stands there twice."""
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(f'"{key}":', f'"{key}": "done",\n  "{key}":', 1), "utf-8")
+
+
 Change = Callable[[Altered], object]
 
 
@@ -163,6 +174,10 @@ Change = Callable[[Altered], object]
             {"rows", "tasks"},
         ),
         (None, lambda run: run.json("export.json", hidden), {"files"}),
+        (None, lambda run: run.json("export.json", lambda value: value.update(kind="suite")), {"files"}),
+        ("summary.json", lambda run: twice(run.run / "summary.json", "status"), {"files"}),
+        (None, lambda run: run.json("ro-crate-metadata.json", boasted), {"files"}),
+        (None, lambda run: (run.run / "ro-crate-metadata.json").unlink(), {"files"}),
         (None, lambda run: (run.run / "more.json").write_text("{}"), {"files"}),
         (None, lambda run: (run.run / "provenance/declared.json").unlink(), {"files"}),
     ],
@@ -178,6 +193,10 @@ Change = Callable[[Altered], object]
         "the configuration",
         "the order of tasks",
         "a file that is said to be left out",
+        "what kind of run it was",
+        "a key twice",
+        "a score of the crate",
+        "the crate is gone",
         "a file that was added",
         "a file that is gone",
     ],
@@ -217,4 +236,4 @@ def test_a_suites_export_is_audited_as_far_as_it_carries(toy: Toy, runs: Path, t
     altered = Altered(published)
     altered.lines("samples.jsonl", better)
     relisted(published, "samples.jsonl")
-    assert failed(audited(toy, published, "--key", public)) == {"summary"}
+    assert failed(audited(toy, published, "--key", public)) == {"files", "summary"}

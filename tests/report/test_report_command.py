@@ -76,7 +76,7 @@ def test_output_goes_anywhere_but_under_another_name_into_a_run(
     assert (tmp_path / "mine.html").is_file()
     refused = charted.run("report", run, "--output", run / "mine.html")
     assert refused.code == 2
-    assert "lies in a run under another name than report.html" in refused.err
+    assert "lies inside the run" in refused.err
     assert charted.run("report", run, "--output", run / "report.html").code == 0
     assert charted.run("report", run, "--output", tmp_path / "gone" / "mine.html").code == 2
 

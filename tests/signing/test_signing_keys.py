@@ -93,6 +93,20 @@ def test_a_key_that_cannot_be_made_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_passphrase_that_no_tool_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="too long"):
+        make_key(tmp_path, "long", b"x" * 1024)
+    assert list(tmp_path.iterdir()) == []
+    make_key(tmp_path, "long", b"x" * 1023)
+    assert load_signing_key(tmp_path / "long.pem", ask=lambda _: "x" * 1023)
+
+
+def test_a_pipe_is_no_public_key_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key.pub.pem")
+    with pytest.raises(ConfigurationError, match="not a regular file"):
+        load_public_key(tmp_path / "key.pub.pem")
+
+
 def test_an_encrypted_key_opens_with_its_passphrase_and_with_no_other(toy: Toy, tmp_path: Path) -> None:
     unlock = private_file(tmp_path / "unlock", PASSPHRASE.encode() + b"\n")
     done = toy.run(

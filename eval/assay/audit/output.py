@@ -6,27 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.errors import ConfigurationError
 from assay.files import json_text, write_atomic
 from assay.signing.key import SigningKey
 from assay.signing.vsa import Verification, seal_summary
 
 SCHEMA = "assay/audit/v1"
-
-
-def require_outside(run: Path, output: Path) -> None:
-    """Refuse a place inside the run, which its manifest would then not know.
-
-    Raises:
-        ConfigurationError: it is there, or its directory is none.
-    """
-    folder = output.resolve().parent
-    if folder.is_relative_to(run.resolve()):
-        raise ConfigurationError(
-            f"{output} lies inside the run", "an audit writes nothing there", "give --output another place"
-        )
-    if not folder.is_dir() or output.is_dir():
-        raise ConfigurationError(f"{output} cannot be written", "", f"mkdir -p {folder}")
 
 
 def write(

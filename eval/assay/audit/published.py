@@ -16,13 +16,16 @@ from typing import Any
 
 from assay.audit.case import Case, Recorded
 from assay.audit.check import Check, Rule, judge, looked
+from assay.audit.form_checks import doubled
 from assay.audit.record_checks import differences
 from assay.coordinator.state import is_suite
-from assay.digest import sha256_files
+from assay.digest import sha256_file, sha256_files
 from assay.errors import VerificationError
 from assay.export import texts
 from assay.export.choice import fates
 from assay.export.contents import CRATE, NAME, STATEMENT, Contents, load
+from assay.export.crate import metadata
+from assay.files import read_json
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import OUTSIDE, load_manifest, run_files
 from assay.record.results import SAMPLES, SUMMARY, summarise
@@ -31,6 +34,7 @@ from assay.record.suite_results import load_suite_summary, recompute
 from assay.record.summary import EXIT_CODES
 from assay.signing.key import PublicKey
 from assay.view import rows as recorded_rows
+from assay.view.open import open_run
 
 LEFT_OUT = "it needs files that the published form leaves out: ask the operator for the run itself"
 SHOWN = 5
@@ -115,6 +119,9 @@ def files(case: Recorded) -> Check:
     faults = [*_of_manifest(contents, manifest), *_on_disk(case.run, contents)]
     if contents.run != case.run.resolve().name:
         faults.append(f"{NAME} is of {contents.run}")
+    if (kind := "suite" if is_suite(case.run) else "profile") != contents.kind:
+        faults.append(f"{NAME} tells of a {contents.kind}'s run, and it is a {kind}'s")
+    faults += _told(case.run, contents)
     said = f"{len(contents.kept)} as in {MANIFEST}, {len(contents.derived)} without their texts"
     return judge("files", faults, f"{said}, {len(contents.omitted)} left out and named by digest")
 
@@ -152,6 +159,19 @@ def _on_disk(run: Path, contents: Contents) -> Iterator[str]:
             yield f"{path}: listed, but missing"
         elif found[path] != listed[path]:
             yield f"{path}: is {found[path]}, listed {listed[path]}"
+
+
+def _told(run: Path, contents: Contents) -> Iterator[str]:
+    """Where files that no manifest vouches for could be read in two ways, or describe another run."""
+    for path in filter(lambda path: (run / path).is_file(), sorted({NAME, CRATE, *contents.derived})):
+        yield from (f"{path}: {fault}" for fault in doubled(run / path))
+    if not (run / CRATE).is_file():
+        yield f"{CRATE}: missing"
+        return
+    said = read_json(run / CRATE)
+    digests = {**contents.digests, NAME: sha256_file(run / NAME)}
+    if said != metadata(run, open_run(run), contents, digests):
+        yield f"{CRATE}: it does not describe what is here"
 
 
 def _state(case: Case) -> Check:

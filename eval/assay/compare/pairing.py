@@ -8,6 +8,7 @@ refused, since nobody could say which one is the partner.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from assay.record.sample import Sample, Status
 from assay.view.view import Benchmark, View
 
 Letter = Literal["a", "b"]
+# Squares of greater ones have no finite sum.
+LARGEST_REWARD = 1e100
 # No journal and no waiting for the disk: nothing of it outlives the process.
 TABLE = """
 pragma temp_store = file; pragma journal_mode = off; pragma synchronous = off;
@@ -125,12 +128,14 @@ class Pairing:
         """Take every row of a run that belongs to one of the benchmarks.
 
         Raises:
-            VerificationError: a row cannot be read, or stands there twice.
+            VerificationError: a row cannot be read, stands there twice, or has numbers beyond all reckoning.
         """
         for position, row in enumerate(view.samples()):
             number = places.number(row)
             if number is None:
                 continue
+            if row.reward is not None and abs(row.reward) > LARGEST_REWARD:
+                raise _unfit(view, row, f"its reward is {row.reward}, which no sum can hold")
             try:
                 key, *rest = _stored(row)
                 self._database.execute(INSERT, (number, side, key, row.rollout, position, *rest))
@@ -139,6 +144,10 @@ class Pairing:
                     f"{view.run}: {row.entry}: rollout {row.rollout} of {row.task_key} stands there twice",
                     "one of them has no partner, and nobody can say which",
                     f"assay audit {view.run}",
+                ) from None
+            except OverflowError:
+                raise _unfit(
+                    view, row, "one of its numbers is no number of tokens, lines or rollouts"
                 ) from None
 
     def pairs(self, benchmark: int) -> Iterator[Pair]:
@@ -152,7 +161,7 @@ class Pairing:
             benchmark: Its number.
             limit: At most so many; None for all.
         """
-        return self._pairs(FLIPS, (benchmark, -1 if limit is None else limit))
+        return self._pairs(FLIPS, (benchmark, -1 if limit is None else min(limit, sys.maxsize)))
 
     def alone(self, side: Letter, benchmark: int, shown: int) -> tuple[int, tuple[str, ...]]:
         """How many rows of a side have no partner, and the first of them by task and rollout."""
@@ -179,6 +188,14 @@ class Pairing:
             for columns in cursor:
                 _, _, _, key, rollout, family, *halves = map(_read, columns)
                 yield Pair(key, rollout, family, Row(*halves[:HALF]), Row(*halves[HALF:]))
+
+
+def _unfit(view: View, row: Sample, why: str) -> VerificationError:
+    return VerificationError(
+        f"{view.run}: {row.entry}: rollout {row.rollout} of {row.task_key} cannot be compared",
+        why,
+        f"assay audit {view.run}",
+    )
 
 
 def _stored(row: Sample) -> Iterator[object]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from assay import __version__
 from assay.export.contents import CRATE, Contents
 from assay.record.results import SAMPLES, SUMMARY
 from assay.view.view import Benchmark, View
@@ -57,7 +56,7 @@ def metadata(folder: Path, view: View, contents: Contents, digests: Mapping[str,
     }
     return {
         "@context": [CONTEXT, {"sha256": "https://schema.org/sha256"}],
-        "@graph": [described, root, *files, *scores, _run(view), _program()],
+        "@graph": [described, root, *files, *scores, _run(view), _program(contents.assay)],
     }
 
 
@@ -74,8 +73,8 @@ def _run(view: View) -> dict[str, Any]:
     }
 
 
-def _program() -> dict[str, Any]:
-    return {"@id": PROGRAM, "@type": "SoftwareApplication", "name": "Assay", "softwareVersion": __version__}
+def _program(version: str) -> dict[str, Any]:
+    return {"@id": PROGRAM, "@type": "SoftwareApplication", "name": "Assay", "softwareVersion": version}
 
 
 def _score(number: int, benchmark: Benchmark) -> dict[str, Any]:

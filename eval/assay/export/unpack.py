@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -13,12 +14,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from assay.digest import sha256_file
 from assay.errors import ConfigurationError, VerificationError
 from assay.export.contents import CRATE, NAME, Contents, load
+from assay.files import disk_full
 
 MOST_FILES = 20_000
 MOST_BYTES = 1 << 30
 # Beyond this a file of the archive is a bomb: what we write compresses some ten times.
 MOST_RATIO = 1000
 CHUNK_BYTES = 1 << 20
+SHOWN = 40
 OWN = frozenset({NAME, CRATE})
 
 
@@ -27,19 +30,29 @@ def unpack(file: Path, into: Path) -> Path:
 
     Raises:
         ConfigurationError: there is no such file, or the directory holds one of that name already.
+        RunError: the disk is full.
         VerificationError: the file is no export, or holds something else than it lists.
     """
     if not file.is_file():
         raise ConfigurationError(f"{file} is not a file", "", "name what assay export wrote")
-    into.mkdir(parents=True, exist_ok=True)
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigurationError(
+            f"{into} is not a directory", "", "name another place: --into DIR"
+        ) from error
     with tempfile.TemporaryDirectory(dir=into, prefix=".import-") as name:
         folder = Path(name) / "run"
         folder.mkdir()
         try:
             with ZipFile(file) as archive:
                 _extract(archive, folder)
-        except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except OSError as error:
+            raise disk_full(into / file.name, error) from error
+        except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
             raise _refused(file, str(error)) from error
+        if not (folder / NAME).is_file():
+            raise _refused(file, f"it holds no {NAME}")
         contents = load(folder)
         _hold(file, folder, contents)
         target = into / contents.run
@@ -72,6 +85,10 @@ def _extract(archive: ZipFile, folder: Path) -> None:
                 shutil.copyfileobj(source, sink, CHUNK_BYTES)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise BadZipFile(f"{entry.filename!r} is a file and a directory") from error
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise BadZipFile(f"{entry.filename[:SHOWN]!r}... is too long a name") from error
 
 
 def _admit(entry: ZipInfo, seen: set[str]) -> None:

@@ -19,7 +19,7 @@ from assay.export import texts
 from assay.export.choice import SERVER, below_run, fates
 from assay.export.contents import CRATE, NAME, RUN_NAME, STATEMENT, Contents, Derived, is_export
 from assay.export.crate import metadata
-from assay.files import read_json, replacing, write_json_atomic
+from assay.files import disk_full, read_json, replacing, write_json_atomic
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import load_manifest, run_files
 from assay.record.results import SAMPLES, SUMMARY, load_summary
@@ -52,10 +52,15 @@ def export(run: Path, output: Path) -> Contents:
         raise VerificationError(
             f"{run.name!r} is no name of a run", "a run is published under its name", "give it back its name"
         )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        contents = _fill(run, folder)
-        pack(folder, output)
+    # What is written is told by its folder: the operating system names no file when a disk is full.
+    place = Path(tempfile.gettempdir()) / output.name
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            contents = _fill(run, Path(name))
+            place = output
+            pack(Path(name), output)
+    except OSError as error:
+        raise disk_full(place, error) from error
     return contents
 
 
@@ -97,11 +102,12 @@ def _fill(run: Path, folder: Path) -> Contents:
 def _copy(run: Path, path: str, target: Path, digest: str) -> None:
     """Copy a file; what was copied is what the manifest says."""
     try:
-        target.write_bytes((run / path).read_bytes())
+        content = (run / path).read_bytes()
     except OSError as error:
         raise VerificationError(
             f"{run / path} cannot be read", error.strerror or "", f"assay audit {run}"
         ) from error
+    target.write_bytes(content)
     if sha256_file(target) != digest:
         raise VerificationError(
             f"{path} of {run} is not what its manifest says", f"expected {digest}", f"assay audit {run}"

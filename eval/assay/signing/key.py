@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import stat
 import sys
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ UNLOCK_VARIABLE = "ASSAY_SIGNING_PASSPHRASE_FILE"
 SUFFIX, PUBLIC_SUFFIX = ".pem", ".pub.pem"
 LARGEST_BYTES = 16 << 10
 SHORTEST_PASSPHRASE = 12
+# OpenSSL, which encrypts keys, takes no longer one.
+LONGEST_PASSPHRASE = 1023
 WHAT = "signing key file"
 MAKE = "assay keys new"
 
@@ -123,12 +126,17 @@ def read_public_key(data: bytes, name: str = "the public key") -> PublicKey:
 def load_public_key(path: Path) -> PublicKey:
     """The key in a file (see `read_public_key`); ConfigurationError when it cannot be read either."""
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+        # A pipe that nobody writes into would never end.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            regular = stat.S_ISREG(os.fstat(handle).st_mode)
+            data = file.read(LARGEST_BYTES + 1) if regular else b""
     except OSError as error:
         raise ConfigurationError(
             f"the public key {path} cannot be read", f"{error.strerror}", MAKE
         ) from error
+    if not regular:
+        raise ConfigurationError(f"the public key {path} cannot be used", "it is not a regular file", MAKE)
     if len(data) > LARGEST_BYTES:
         raise ConfigurationError(f"the public key {path} cannot be used", f"over {LARGEST_BYTES} bytes", MAKE)
     return read_public_key(data, f"the public key {path}")
@@ -203,11 +211,15 @@ def make_key(folder: Path, name: str, passphrase: bytes | None) -> tuple[Path, P
         Where the private and the public half are, and the public one.
 
     Raises:
-        ConfigurationError: one of the files is there already, or the passphrase is too short.
+        ConfigurationError: one of the files is there already, or the passphrase is too short or too long.
     """
     if passphrase is not None and len(passphrase) < SHORTEST_PASSPHRASE:
         raise ConfigurationError(
             "the passphrase is too short", f"it has fewer than {SHORTEST_PASSPHRASE} bytes", "choose a longer"
+        )
+    if passphrase is not None and len(passphrase) > LONGEST_PASSPHRASE:
+        raise ConfigurationError(
+            "the passphrase is too long", f"it has more than {LONGEST_PASSPHRASE} bytes", "choose a shorter"
         )
     key = SigningKey(Ed25519PrivateKey.generate())
     private, public = folder / f"{name}{SUFFIX}", folder / f"{name}{PUBLIC_SUFFIX}"

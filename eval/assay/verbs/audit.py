@@ -20,6 +20,7 @@ from assay.audit.report import audit as audit_run
 from assay.cli import answer, shared
 from assay.console import Diagnostics, printable, say
 from assay.errors import VerificationError
+from assay.paths import output_file
 from assay.run.state import now
 from assay.signing.key import load_public_key, take_signing_key
 from assay.signing.vsa import Verification
@@ -49,7 +50,7 @@ def audit(arguments: argparse.Namespace) -> int:
     key = None if arguments.key is None else load_public_key(arguments.key)
     own = None
     if arguments.output is not None:
-        output.require_outside(arguments.run, arguments.output)
+        output_file(arguments.output, [arguments.run])
         # Taken before anything is started: no child hears of it.
         own = take_signing_key(os.environ)
     checks = audit_run(arguments.run, key, arguments.rescore)

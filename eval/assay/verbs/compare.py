@@ -12,6 +12,7 @@ from assay.compare.comparison import THRESHOLD
 from assay.compare.render import markdown, show
 from assay.errors import ConfigurationError, VerificationError
 from assay.files import write_atomic
+from assay.paths import output_file
 from assay.view.open import open_run
 
 
@@ -54,13 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"--flips {arguments.flips} is no number of flips", "", "--flips 20")
     if not (math.isfinite(arguments.mde) and arguments.mde > 0):
         raise ConfigurationError(f"--mde {arguments.mde} is no difference of scores", "", "--mde 0.05")
-    for folder in (arguments.a, arguments.b):
-        if arguments.markdown and arguments.markdown.resolve().is_relative_to(folder.resolve()):
-            raise ConfigurationError(
-                f"{arguments.markdown} lies in a run that is compared",
-                "a run is never changed, and an audit finds every file that was not recorded",
-                "name a file elsewhere",
-            )
+    if arguments.markdown:
+        output_file(arguments.markdown, (arguments.a, arguments.b))
     comparison = compare(
         open_run(arguments.a),
         open_run(arguments.b),

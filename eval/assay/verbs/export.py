@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from assay.cli import answer, shared
 from assay.console import say
 from assay.digest import sha256_file
-from assay.errors import ConfigurationError
 from assay.export.write import export as write
+from assay.paths import output_file
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,14 +29,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the file and say what it holds."""
-    run: Path = arguments.run.resolve()
+    run = Path(os.path.realpath(arguments.run))
     output: Path = arguments.output or run.with_name(f"{run.name}.export.zip")
-    if not output.parent.is_dir():
-        raise ConfigurationError(f"{output.parent} is not a directory", "", f"mkdir -p {output.parent}")
-    if output.resolve().is_relative_to(run):
-        raise ConfigurationError(
-            f"{output} lies inside the run", "a run is never edited", "name a file elsewhere: --output FILE"
-        )
+    output_file(output, [run])
     contents = write(arguments.run, output)
     digest = sha256_file(output)
     said = f"{len(contents.kept)} files as they were, {len(contents.derived)} without their texts"

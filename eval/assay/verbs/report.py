@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from assay.cli import answer, shared
 from assay.compare.conditions import UnlikeError
+from assay.console import printable
 from assay.errors import ConfigurationError
+from assay.paths import output_file
 from assay.report.write import write_report
 from assay.view.open import open_run
 
@@ -52,7 +55,7 @@ def report(arguments: argparse.Namespace) -> int:
     except UnlikeError as error:
         error.next = error.next.replace("assay compare", "assay report", 1)
         raise
-    print(f"{written.path}: {written.samples:,} samples, {written.size_bytes:,} bytes")
+    print(f"{printable(str(written.path))}: {written.samples:,} samples, {written.size_bytes:,} bytes")
     if written.cut_at is not None:
         print(f"texts longer than {written.cut_at:,} characters are cut in their middle, and say so")
     if written.comparison is not None:
@@ -74,15 +77,9 @@ def report(arguments: argparse.Namespace) -> int:
 def place(asked: Path | None, runs: list[Path]) -> Path:
     """Where the report goes: in a run only under the one name that its manifest leaves out."""
     if asked is None:
-        return (runs[-1] / NAME).absolute()
-    path = asked.resolve()
-    for run in runs:
-        if path.is_relative_to(run.resolve()) and path != run.resolve() / NAME:
+        if runs[-1].is_dir() and not os.access(runs[-1], os.W_OK):
             raise ConfigurationError(
-                f"{asked} lies in a run under another name than {NAME}",
-                "a run is never changed, and an audit finds every file that was not recorded",
-                "name a file elsewhere, or leave --output out",
+                f"{runs[-1]} cannot be written into", "", "name a file elsewhere: --output FILE"
             )
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"{path.parent} is no directory", "", "name a file in one that is there")
-    return path
+        return (runs[-1] / NAME).absolute()
+    return output_file(asked, runs, NAME)
