@@ -21,6 +21,8 @@ from assay.errors import PrerequisiteError, RunError
 from assay.gateway import Gateway
 from assay.gateway import asking as asking_module
 from assay.gateway.descriptors import make_room
+from assay.gateway.journal import Journal, Place
+from assay.gateway.message import Answer, Request
 from assay.gateway.pool import Line, Slot
 
 NOWHERE = "http://127.0.0.1:1/v1"
@@ -48,6 +50,36 @@ def test_the_server_never_has_more_in_flight_than_its_slots_over_all_lanes(tmp_p
     with Upstream(script) as server:
         asyncio.run(scenario(server.base_url))
         assert server.most_in_flight == 3
+
+
+def test_an_answers_slot_comes_back_only_once_it_is_on_the_disk(tmp_path: Path) -> None:
+    """So that a kill loses at most as many answers as there are slots, however slow the disk is."""
+    keep = Journal.keep
+
+    async def scenario(base_url: str) -> None:
+        disk = asyncio.Event()
+
+        def late(journal: Journal, request: Request, answer: Answer) -> asyncio.Future[Place]:
+            async def kept() -> Place:
+                await disk.wait()
+                return await keep(journal, request, answer)
+
+            return asyncio.ensure_future(kept())
+
+        at = pool(base_url, slots=2)
+        with mock.patch.object(Journal, "keep", late):
+            async with lane(tmp_path, at) as opened, child(opened) as client:
+                asking = [asyncio.create_task(chat(client, str(number))) for number in range(6)]
+                await until(lambda: len(server.asked) == 2 and server.in_flight == 0)
+                await asyncio.sleep(0.1)
+                assert (len(server.asked), opened.in_flight, opened.waiting) == (2, 2, 4)
+                disk.set()
+                answers = [said(answer) for answer in await asyncio.gather(*asking)]
+                assert answers == [str(number) for number in range(6)]
+        assert at.in_flight == 0
+
+    with Upstream(echo) as server:
+        asyncio.run(scenario(server.base_url))
 
 
 def test_a_lanes_limit_holds_when_it_is_changed_under_way(tmp_path: Path) -> None:

@@ -129,9 +129,10 @@ def test_what_is_no_finished_run_is_refused(first: Path, tmp_path: Path) -> None
         open_run(tmp_path)
     copy = tmp_path / first.name
     shutil.copytree(first, copy, symlinks=True)
-    (copy / "summary.json").unlink()
-    with pytest.raises(VerificationError, match="did not come to its end"):
-        open_run(copy)
+    for name in ("manifest.json", "summary.json"):
+        (copy / name).unlink()
+        with pytest.raises(VerificationError, match="did not come to its end"):
+            open_run(copy)
 
 
 def test_a_link_out_of_the_run_is_not_followed(first: Path, tmp_path: Path) -> None:

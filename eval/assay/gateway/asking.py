@@ -3,7 +3,8 @@
 Passing: no connection, no whole answer (cut, not in time, no JSON), 408, 429 and every 5xx, and an error with
 status 200. Each repetition counts against the target's `retries`, but for two that cost it nothing: the
 other endpoints of a pool are tried when one cannot be reached, and a kept-alive connection that its server
-closed in the same moment is replaced. The slot goes back while a repetition waits.
+closed in the same moment is replaced. The slot goes back while a repetition waits, and with an answer only
+once that is kept: what a kill can lose is never more than the slots.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ class Asking:
         self._counted = 0
         self._unreached: set[str] = set()
         self._renewed = False
+        self._slot: Slot | None = None
         self._wait = wait_exponential_jitter(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S, jitter=FIRST_WAIT_S)
 
     async def answer(self) -> Answer:
-        """The target's answer: a final one, or the last of those that failed."""
+        """The target's answer: a final one, which holds its slot, or the last of those that failed."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(PassingError),
             stop=self._enough,
@@ -90,6 +92,11 @@ class Asking:
             return await retrying(self._attempt)
         except PassingError as error:
             return error.answer
+
+    def release(self) -> None:
+        """Give back the slot of the answer; without one, nothing happens."""
+        if self._slot is not None:
+            self._slot.release()
 
     def _enough(self, state: RetryCallState) -> bool:
         error = _error(state)
@@ -118,12 +125,15 @@ class Asking:
                 429, "rate_limit_exceeded", str(error), {"retry-after": str(int(error.seconds) + 1)}
             )
         try:
-            return await self._at(slot)
+            answer = await self._at(slot)
         except asyncio.CancelledError:
             slot.release(NOTICED_S)
             raise
-        finally:
+        except BaseException:
             slot.release()
+            raise
+        self._slot = slot
+        return answer
 
     async def _at(self, slot: Slot) -> Answer:
         door = slot.door

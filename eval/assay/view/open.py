@@ -7,6 +7,7 @@ from pathlib import Path
 from assay.coordinator.state import is_suite
 from assay.errors import ConfigurationError, VerificationError
 from assay.export.contents import is_export
+from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import run_files
 from assay.view.export import ExportView
 from assay.view.profile import ProfileView
@@ -25,7 +26,12 @@ def open_run(path: Path) -> View:
     run_files(path)
     if is_export(path):
         return ExportView(path, _recorded(path))
-    return _recorded(path)
+    view = _recorded(path)
+    if not (path / MANIFEST).is_file():
+        raise VerificationError(
+            f"{path} did not come to its end", f"it has no {MANIFEST}", f"assay status {path}"
+        )
+    return view
 
 
 def _recorded(path: Path) -> View:
