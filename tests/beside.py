@@ -23,6 +23,7 @@ TESTS = Path(__file__).parent
 ROOMS = {"sandbox": ENGINE, "nix": "nix"}
 """Rooms that are one group, by the group's name."""
 FILES = {
+    "profiles/test_profiles_rescored.py": ENGINE,
     "profiles/test_profiles_run.py": ENGINE,
     "run/test_run_bounds.py": ENGINE,
     "run/test_run_container_docker.py": ENGINE,
@@ -63,14 +64,15 @@ def group(nodeid: str) -> str:
     return FILES.get(path) or ROOMS.get(path.partition("/")[0]) or path
 
 
-def arrange(items: list[pytest.Item]) -> None:
-    """Bring the groups of minutes to the front.
+def problems() -> list[str]:
+    """Test files that need the engine and are not of its group: two of them at once would meet there."""
+    files = sorted(TESTS.glob("*/test_*.py"))
+    needing = [path for path in files if "pytest.mark.docker" in path.read_text("utf-8")]
+    names = [path.relative_to(TESTS.parent).as_posix() for path in needing]
+    return [f"{name} needs Docker: name it in tests/beside.py" for name in names if group(name) != ENGINE]
 
-    Raises:
-        UsageError: a test needs the engine, and its file is not of the engine's group.
-    """
-    for item in items:
-        if item.get_closest_marker("docker") is not None and group(item.nodeid) != ENGINE:
-            raise pytest.UsageError(f"{item.nodeid} needs Docker: name its file in tests/beside.py")
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Bring the groups of minutes to the front."""
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(group(item.nodeid), len(place)))

@@ -65,6 +65,7 @@ def stages() -> dict[str, Callable[[], bool]]:
         "profiles": lambda: lint.report(profile_table.problems(CONFIGS)),
         "no addresses": lambda: lint.report(lint.address_problems()),
         "README": lambda: lint.report(lint.readme_problems()),
+        "tests beside each other": lambda: lint.report(beside.problems()),
     }
 
 
