@@ -153,6 +153,36 @@ def retold(run: Altered) -> None:
     run.json("provenance/source.json", lambda value: value.update(text_sha256=digest))
 
 
+def moved(rows: list[dict[str, Any]]) -> None:
+    for each in rows:
+        each["at"] = each["at"].replace("20", "19", 1)
+
+
+def other_day(value: dict[str, Any]) -> None:
+    for name in ("started_at", "ended_at"):
+        value[name] = value[name].replace("20", "19", 1)
+
+
+def answered_later(run: Altered) -> None:
+    """The kept answers, whose digest is over what was said, are of another century."""
+    path = run.run / "answers/asking.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for line in lines:
+        line["at"] = "2126" + line["at"][4:]
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+def other_order(run: Altered) -> None:
+    """The same values, the first key last."""
+    path = run.run / "provenance/source.json"
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(reversed(value.items())), indent=2) + "\n")
+    state = run.run / "state.json"
+    value = json.loads(state.read_text())
+    value["phase"] = value.pop("phase")
+    state.write_text(json.dumps(value, indent=2) + "\n")
+
+
 def inside(change: Change) -> Change:
     """Change the run inside, whose own manifest is made again too."""
 
@@ -170,6 +200,44 @@ def first_trace(episodes: list[Any]) -> None:
 
 
 CHANGES: dict[str, tuple[Change, str, str]] = {
+    "a file added": (
+        lambda run: (run.run / "best.json").write_text("{}\n"),
+        "form",
+        "best.json is nothing that a run writes",
+    ),
+    "a folder of an attempt that never was": (
+        lambda run: shutil.copytree(run.run / "quiet/attempt-1", run.run / "quiet/attempt-2"),
+        "form",
+        "quiet/attempt-2/records.jsonl is nothing that a run writes",
+    ),
+    "a name that looks like another": (
+        lambda run: shutil.copy(run.run / "summary.json", run.run / "summ\u0430ry.json"),
+        "form",
+        "is not a plain name",
+    ),
+    "the order of a file's keys": (other_order, "form", "state.json is not in the form and order"),
+    "a key that stands twice": (
+        lambda run: run.text("state.json", '"resumed": 0', '"resumed": 0,\n  "resumed": 0'),
+        "form",
+        'the key "resumed" stands twice',
+    ),
+    "a key that stands twice in an event": (
+        lambda run: run.text("events.jsonl", '"kind":"run-ended"', '"kind":"run-ended","kind":"run-ended"'),
+        "form",
+        "events.jsonl line",
+    ),
+    "the day of every event": (events(moved), "times", "events.jsonl 1 (run-started) is dated 19"),
+    "the day of the run": (
+        lambda run: run.json("state.json", other_day),
+        "times",
+        "the directory's name says 20",
+    ),
+    "the day of the kept answers": (answered_later, "times", "answer 0 is dated 2126"),
+    "the seconds that it took": (
+        lambda run: run.json("state.json", lambda value: value.update(seconds=86400.0)),
+        "times",
+        "state.json counts 86400.0 s",
+    ),
     "a reward of a row": (
         row(lambda value: value.update(reward=0.5), "quiet"),
         "rows",

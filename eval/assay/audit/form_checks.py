@@ -8,7 +8,8 @@ each lets two readers of the same signed bytes see two things.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,25 @@ LAUNCH = {*LAUNCH_FILES, "command.json", "route.json", "overrides.json", "launch
 
 def form(case: Case) -> Check:
     """Every file is one that a run writes, under a plain name, and in the form in which it is written."""
-    faults = []
     native = tuple(f"{entry.name}/" for entry in case.plan.entries)
-    known = set(layout(case))
-    links, paths = run_files(case.run)
-    files = {path.relative_to(case.run).as_posix(): path for path in paths}
+    count, faults = scan(case.run, native, set(layout(case)), partial(_ordered, case))
+    return judge("form", faults, f"{count} files, each under its name and in its form")
+
+
+def scan(
+    run: Path, native: tuple[str, ...], known: Collection[str], ordered: Callable[[str, Any], Any]
+) -> tuple[int, list[str]]:
+    """How many files a run has, and what is odd about their names and forms.
+
+    Args:
+        run: The run directory.
+        native: What the names begin with that evaluators chose: there, only a key that stands twice is odd.
+        known: Every other name that a run may write.
+        ordered: The value of a JSON file of the run's own with its keys in the order they are written in.
+    """
+    faults = []
+    links, paths = run_files(run)
+    files = {path.relative_to(run).as_posix(): path for path in paths}
     for name in sorted({*links, *files}):
         if not (name.isascii() and name.isprintable()):
             faults.append(f"{name!a} is not a plain name: it may be taken for another")
@@ -44,8 +59,10 @@ def form(case: Case) -> Check:
         elif name not in known or name in links:
             faults.append(f"{name} is nothing that a run writes")
         elif name.endswith(".json") and name != STATEMENT:
-            faults += [f"{name} {fault}" for fault in rewritten(case, name)]
-    return judge("form", faults, f"{len(files)} files, each under its name and in its form")
+            faults += [f"{name} {fault}" for fault in rewritten(files[name], partial(ordered, name))]
+        elif name.endswith(".jsonl"):
+            faults += [f"{name} {fault}" for fault in doubled(files[name])]
+    return len(files), faults
 
 
 def layout(case: Case) -> Iterator[str]:
@@ -66,10 +83,10 @@ def layout(case: Case) -> Iterator[str]:
             yield from (f"provenance/launch/{folder}/{name}" for name in written)
 
 
-def rewritten(case: Case, name: str) -> Iterator[str]:
+def rewritten(path: Path, ordered: Callable[[Any], Any]) -> Iterator[str]:
     """What is odd about the form of a JSON file of the run's own."""
     try:
-        text = (case.run / name).read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8")
         value = json.loads(text, object_pairs_hook=_once)
     except VerificationError as error:
         yield error.what
@@ -77,7 +94,7 @@ def rewritten(case: Case, name: str) -> Iterator[str]:
     except (ValueError, RecursionError) as error:
         yield f"cannot be read: {error}"
         return
-    if json_text(_ordered(case, name, value)) != text:
+    if json_text(ordered(value)) != text:
         yield "is not in the form and order in which a run writes it"
 
 
@@ -88,10 +105,15 @@ def _ordered(case: Case, name: str, value: Any) -> Any:
     if name == STATE:
         return case.state.model_dump(mode="json")
     if name == MANIFEST:
-        return {"schema_version": SCHEMA, "files": dict(sorted(load_manifest(case.run).items()))}
+        return sorted_manifest(case.run)
     if name in {f"provenance/tasks/{entry.name}.json" for entry in case.plan.entries}:
         return TaskPlan.model_validate(value).model_dump(mode="json")
     return value
+
+
+def sorted_manifest(run: Path) -> dict[str, Any]:
+    """The manifest in the order in which it is written."""
+    return {"schema_version": SCHEMA, "files": dict(sorted(load_manifest(run).items()))}
 
 
 def doubled(path: Path) -> Iterator[str]:
