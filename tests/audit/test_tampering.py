@@ -11,32 +11,18 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
+import profile_changes as by
 import pytest
 from altered import Altered
 from test_audit_files import audited, evidence
 
-from assay.digest import sha256_bytes, sha256_file
-from assay.plan import load_plan
-from assay.record.render import markdown
-from assay.record.results import derive, load_summary, load_tasks, summarise, write_results
 from assay.signing.key import load_signing_key, make_key
 from assay.signing.sign import sign_run
 from toy_checkout import Toy
 
 pytestmark = pytest.mark.slow
-
-Change = Callable[[Altered], object]
-TRACES = "count/traces.jsonl"
-RESOLVED = "resolved.json"
-STATE = "state.json"
-SUMMARY = "summary.json"
-EVENTS = "events.jsonl"
-TASKS = "provenance/tasks/count.json"
-LOOKALIKE = "\u0430"  # Cyrillic
 
 
 @dataclass(frozen=True)
@@ -59,473 +45,90 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
     return Operator(private, public)
 
 
-def renamed(run: Altered) -> Altered:
-    """The run under the name that its changed plan's digest asks for, with that digest in its events."""
-    digest = load_plan(run.run / RESOLVED).digest
-    events(lambda rows: rows[0].update(digest=digest))(run)
-    return Altered(run.run.rename(run.run.with_name(run.run.name[:-8] + digest[:8])))
-
-
-def derived_again(run: Altered) -> None:
-    """Samples and summary as they follow from the changed records, so that these agree again."""
-    plan = load_plan(run.run / RESOLVED)
-    tasks = load_tasks(run.run, plan)
-    before = load_summary(run.run)
-    rows, _ = derive(run.run, plan, tasks)
-    found = summarise(plan, tasks, rows, before.problems, before.notes, False, before.server)
-    write_results(run.run, rows, found)
-
-
-def shown_again(run: Altered) -> None:
-    """`summary.md` as it follows from the changed summary."""
-    (run.run / "summary.md").write_text(markdown(load_summary(run.run)), "utf-8")
-
-
-def summary(change: Callable[[Any], object]) -> Change:
-    def both(run: Altered) -> None:
-        run.json(SUMMARY, change)
-        shown_again(run)
-
-    return both
-
-
-def traces(change: Callable[[list[Any]], object]) -> Change:
-    """A change of the native record, and everything that follows from it made again."""
-
-    def all_of_it(run: Altered) -> None:
-        run.lines(TRACES, change)
-        count = len((run.run / TRACES).read_bytes().splitlines())
-        run.json(STATE, lambda value: value["entries"][0].update(finished=count))
-        events(lambda rows: rows[2].update(finished=count))(run)
-        derived_again(run)
-
-    return all_of_it
-
-
-def events(change: Callable[[list[Any]], object]) -> Change:
-    def both(run: Altered) -> None:
-        run.lines(EVENTS, change)
-
-    return both
-
-
-def inputs(run: Altered, changed: dict[str, str]) -> None:
-    for when in ("before", "after-count"):
-        run.json(f"provenance/inputs.{when}.json", lambda value: value["inputs"].update(changed))
-
-
-def servers(run: Altered, change: Callable[[Any], object]) -> None:
-    for when in ("before", "after"):
-        run.json(f"provenance/server/count.{when}.json", lambda value: change(value["identity"]))
-
-
-def trace(episode: Any) -> Any:
-    return episode["traces"][0]
-
-
-def failed(episodes: list[Any]) -> int:
-    """Where the first row is that scored nothing."""
-    return next(
-        index
-        for index, episode in enumerate(episodes)
-        if trace(episode)["rewards"]["answer_score"]["score"] == 0
-    )
-
-
-def later(text: str, days: int) -> str:
-    return (datetime.fromisoformat(text) + timedelta(days=days)).isoformat(timespec="milliseconds")[:-6] + "Z"
-
-
-def all_dates(value: Any, days: int) -> None:
-    """Move every date of a record's own."""
-    for name, item in value.items():
-        if name in ("at", "started_at", "ended_at"):
-            value[name] = later(item, days)
-        elif isinstance(item, list):
-            for each in item:
-                all_dates(each, days)
-
-
-# What was asked
-
-
-def a_launch_file_edited_after_the_run(run: Altered) -> Altered:
-    """More tokens than were asked for, in every place that tells of it."""
-    for name in (RESOLVED, "provenance/launch/count/local.toml"):
-        run.text(name, "max_tokens = 64", "max_tokens = 128")
-    text = (run.run / "provenance/launch/count/local.toml").read_bytes()
-    inputs(run, {"launch:count/local.toml": sha256_bytes(text)})
-    resolved = run.run / "count/configs/resolved/eval.json"
-    resolved.write_text(resolved.read_text().replace('"max_tokens": 64', '"max_tokens": 128'))
-    traces(
-        lambda episodes: [
-            call["sampling"].update(max_tokens=128)
-            for episode in episodes
-            for call in trace(episode)["calls"]
-        ]
-    )(run)
-    return renamed(run)
-
-
-def a_description_that_promises_more(run: Altered) -> Altered:
-    run.json(RESOLVED, lambda value: value.update(description="a measure of intelligence"))
-    derived_again(run)
-    return renamed(run)
-
-
-def a_smaller_plan_without_the_failed_task(run: Altered) -> Altered:
-    """The row that failed is in no plan, list, record, state or event any more."""
-    episodes = [json.loads(line) for line in (run.run / TRACES).read_text().splitlines()]
-    key = episodes[failed(episodes)]["task"]["key"]
-    run.json(RESOLVED, lambda value: value["entries"][0].update(tasks=5))
-    run.json(TASKS, lambda value: value.update(tasks=[task for task in value["tasks"] if task["key"] != key]))
-    run.json(STATE, lambda value: value["entries"][0].update(planned=5))
-    events(lambda rows: rows[2].update(planned=5))(run)
-    traces(lambda found: found.pop(failed(found)))(run)
-    return renamed(run)
-
-
-def fewer_tasks_that_nobody_is_told_of(run: Altered) -> Altered:
-    """As if the command had asked for five, but without the note that says so."""
-    first = {"num_tasks": 5}
-    run.json(RESOLVED, lambda value: value["entries"][0].update(tasks=5, over=first))
-    return renamed(run)
-
-
-def an_option_that_no_command_lays_over(run: Altered) -> Altered:
-    over = {"env": {"taskset": {"hints": True}}}
-    run.json(RESOLVED, lambda value: value["entries"][0].update(over=over))
-    return renamed(run)
-
-
-def another_models_name(run: Altered) -> Altered:
-    run.json(RESOLVED, lambda value: value["server"].update(model="larger-model"))
-    run.json("provenance/launch/count/overrides.json", lambda value: value.update(model="larger-model"))
-    resolved = run.run / "count/configs/resolved/eval.json"
-    resolved.write_text(resolved.read_text().replace("toy-model", "larger-model"))
-    traces(
-        lambda episodes: [
-            call.update(model="larger-model") for episode in episodes for call in trace(episode)["calls"]
-        ]
-    )(run)
-    servers(run, lambda value: value["model"].update(name="larger-model"))
-    return renamed(run)
-
-
-def another_models_identity(run: Altered) -> None:
-    """Who answered, as its server would say it, before and after."""
-    servers(run, lambda value: value["model"].update(file_sha256="1" * 64))
-    servers(run, lambda value: value.update(system_fingerprint="assay-fedcba9876543210"))
-    summary(lambda value: value.update(server="assay-fedcba9876543210"))(run)
-
-
-def another_models_identity_with_its_lock(run: Altered) -> None:
-    another_models_identity(run)
-    path = run.run / "provenance/pins/models.lock"
-    before = run.run / "provenance/inputs.before.json"
-    old = json.loads(before.read_text())["inputs"]["model:toy-model"]
-    path.write_text(path.read_text().replace(old, "1" * 64))
-    inputs(run, {"model:toy-model": "1" * 64, "file:models.lock": sha256_file(path)})
-
-
-def containers_that_were_none(run: Altered) -> Altered:
-    """A run on the host that says it was isolated, wherever it says so itself."""
-    image = "sha256:" + "2" * 64
-    run.json(RESOLVED, lambda value: value.update(runtime="docker", egress="cut", image=image))
-    run.json("provenance/environment.json", lambda value: value.update(runtime="docker", egress="cut"))
-    inputs(run, {"sandbox:image": image})
-    limits = load_plan(run.run / RESOLVED).docker.model_dump(mode="json")
-    for name, value in (
-        ("sandbox", {"image": {"image_id": image}}),
-        ("containers/count", {"limits": limits, "containers": []}),
-    ):
-        path = run.run / f"provenance/{name}.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(value, indent=2) + "\n")
-    derived_again(run)
-    return renamed(run)
-
-
-# What was answered
-
-
-def one_byte_of_an_answer(run: Altered) -> None:
-    path = run.run / TRACES
-    at = path.read_bytes().rindex(b"</answer>")
-    data = bytearray(path.read_bytes())
-    data[at - 1] ^= 1
-    path.write_bytes(data)
-
-
-def a_failed_row_removed(run: Altered) -> None:
-    traces(lambda episodes: episodes.pop(failed(episodes)))(run)
-
-
-def a_failed_row_replaced_by_a_good_one_again(run: Altered) -> None:
-    def change(episodes: list[Any]) -> None:
-        at = failed(episodes)
-        episodes[at] = next(each for index, each in enumerate(episodes) if index != at)
-
-    traces(change)(run)
-
-
-def a_good_row_under_the_key_of_the_failed_one(run: Altered) -> None:
-    def change(episodes: list[Any]) -> None:
-        at = failed(episodes)
-        good = json.loads(json.dumps(next(each for each in episodes if each is not episodes[at])))
-        good["task"] = {**good["task"], "key": episodes[at]["task"]["key"]}
-        good["task"]["data"]["id"] = episodes[at]["task"]["data"]["id"]
-        episodes[at] = good
-
-    traces(change)(run)
-
-
-def a_row_doubled(run: Altered) -> None:
-    traces(lambda episodes: episodes.append(episodes[0]))(run)
-
-
-def a_task_key_that_looks_alike(run: Altered) -> None:
-    """The failed row is one of a task that is written almost like it, and never was asked."""
-
-    def change(episodes: list[Any]) -> None:
-        task = episodes[failed(episodes)]["task"]
-        task["data"]["id"] = task["key"] = task["key"].replace("t", "\u0442").replace("g", "\u0261")
-
-    traces(change)(run)
-
-
-def a_reward_that_is_no_number(run: Altered) -> None:
-    path = run.run / TRACES
-    path.write_bytes(path.read_bytes().replace(b'"score": 0.0', b'"score": NaN', 1))
-
-
-def a_reward_that_stands_twice(run: Altered) -> None:
-    """A reader that takes the first sees a success; ours takes the last."""
-    path = run.run / TRACES
-    path.write_bytes(path.read_bytes().replace(b'"score": 0.0', b'"score": 1.0, "score": 0.0', 1))
-
-
-def a_reward_of_samples_and_summary_alone(run: Altered) -> None:
-    run.lines(
-        "samples.jsonl", lambda rows: [row.update(reward=1.0, rewards={"answer_score": 1.0}) for row in rows]
-    )
-    summary(lambda value: [each.update(score=1.0, low=1.0, high=1.0) for each in value["families"]])(run)
-
-
-def a_family_that_looks_alike(run: Altered) -> None:
-    other = "l\u0435tter"
-    run.lines(
-        "samples.jsonl",
-        lambda rows: [row.update(family=other) for row in rows if row["family"] == "letter"],
-    )
-    summary(lambda value: value["families"][0].update(family=other))(run)
-
-
-def the_seconds_of_the_samples(run: Altered) -> None:
-    run.lines("samples.jsonl", lambda rows: [row["seconds"].update(total_s=0.001) for row in rows])
-
-
-def a_baseline_in_plan_and_summary(run: Altered) -> None:
-    run.json(TASKS, lambda value: value["baselines"]["letter"].update(score=0.0))
-    derived_again(run)
-
-
-# What was told of it
-
-
-def a_score(run: Altered) -> None:
-    summary(lambda value: value["families"][0].update(score=1.0))(run)
-
-
-def an_interval_made_narrow(run: Altered) -> None:
-    summary(lambda value: value["families"][0].update(low=0.66, high=0.67))(run)
-
-
-def a_count_of_errors(run: Altered) -> None:
-    def change(value: Any) -> None:
-        for counts in (value["counts"], value["entries"][0]["counts"], value["families"][0]["counts"]):
-            counts.update(scored=counts["scored"] - 1, errored=1)
-
-    summary(change)(run)
-
-
-def a_family_made_up(run: Altered) -> None:
-    summary(
-        lambda value: value["families"].append({**value["families"][0], "family": "proofs", "score": 1.0})
-    )(run)
-
-
-def a_note_of_approval(run: Altered) -> None:
-    summary(lambda value: value.update(notes=["verified by an independent laboratory"]))(run)
-
-
-def a_confidence(run: Altered) -> None:
-    summary(lambda value: value.update(confidence=0.99))(run)
-
-
-# When it was
-
-
-def the_dates_of_the_state(run: Altered) -> None:
-    run.json(STATE, lambda value: all_dates(value, 30))
-
-
-def every_date_but_the_rollouts_own(run: Altered) -> Altered:
-    run.json(STATE, lambda value: all_dates(value, 1))
-    events(lambda rows: [all_dates(row, 1) for row in rows])(run)
-    profile, stamp = run.run.name.split(".")
-    moved = datetime.strptime(stamp[:16], "%Y%m%dT%H%M%SZ") + timedelta(days=1)
-    return Altered(run.run.rename(run.run.with_name(f"{profile}.{moved:%Y%m%dT%H%M%SZ}{stamp[16:]}")))
-
-
-def the_date_in_the_directorys_name(run: Altered) -> Altered:
-    profile, stamp = run.run.name.split(".")
-    return Altered(run.run.rename(run.run.with_name(f"{profile}.20200101{stamp[8:]}")))
-
-
-def the_order_of_start_and_end(run: Altered) -> None:
-    run.json(STATE, lambda value: value["entries"][0].update(started_at=later(value["ended_at"], 1)))
-
-
-def the_seconds_that_were_counted(run: Altered) -> None:
-    run.json("provenance/seconds.json", lambda value: value.update(wall=7200.0))
-
-
-def an_event_removed(run: Altered) -> None:
-    def change(rows: list[Any]) -> None:
-        del rows[2]
-        rows[2]["n"] = 3
-
-    events(change)(run)
-
-
-def an_event_removed_and_its_number_missed(run: Altered) -> None:
-    events(lambda rows: rows.pop(1))(run)
-
-
-def an_event_that_tells_of_more_rows(run: Altered) -> None:
-    events(lambda rows: rows[2].update(finished=60, planned=60))(run)
-
-
-# The form of the record
-
-
-def a_summary_in_another_order(run: Altered) -> None:
-    path = run.run / SUMMARY
-    path.write_text(json.dumps(dict(reversed(json.loads(path.read_text()).items())), indent=2) + "\n")
-
-
-def a_plan_in_another_order(run: Altered) -> None:
-    path = run.run / RESOLVED
-    path.write_text(json.dumps(dict(reversed(json.loads(path.read_text()).items())), indent=2) + "\n")
-
-
-def a_state_on_one_line(run: Altered) -> None:
-    path = run.run / STATE
-    path.write_text(json.dumps(json.loads(path.read_text())))
-
-
-def a_score_that_stands_twice(run: Altered) -> None:
-    run.text(SUMMARY, '"score": 0.666667', '"score": 1.0,\n      "score": 0.666667')
-
-
-def a_commit_that_stands_twice(run: Altered) -> None:
-    run.text("provenance/worktree.json", '"commit":', '"commit": "0000",\n  "commit":')
-
-
-def a_file_added_at_the_top(run: Altered) -> None:
-    (run.run / "results.html").write_text("100 %")
-
-
-def a_file_added_to_the_provenance(run: Altered) -> None:
-    (run.run / "provenance/approved.json").write_text("{}\n")
-
-
-def a_link_beside_the_summary(run: Altered) -> None:
-    (run.run / "best.json").symlink_to(SUMMARY)
-
-
-def a_link_in_the_place_of_the_samples(run: Altered) -> None:
-    (run.run / "samples.jsonl").rename(run.run / "count/samples.jsonl")
-    (run.run / "samples.jsonl").symlink_to("summary.md")
-
-
-def a_name_that_looks_alike(run: Altered) -> None:
-    """A second summary, whose name only a program can tell from the first's."""
-    text = (run.run / SUMMARY).read_text()
-    (run.run / SUMMARY.replace("a", LOOKALIKE)).write_text(text.replace("0.666667", "1.0"))
-
-
-def a_name_with_what_nobody_sees(run: Altered) -> None:
-    (run.run / "count/traces\u200b.jsonl").write_bytes((run.run / TRACES).read_bytes())
-
-
 CASES: dict[Callable[[Altered], Altered | None], tuple[str, str]] = {
-    a_launch_file_edited_after_the_run: ("profile", "launch/count/local.toml is not eval/configs/local.toml"),
-    a_description_that_promises_more: ("profile", "the description is 'a measure of intelligence'"),
-    a_smaller_plan_without_the_failed_task: ("profile", "count is 5 tasks x 1 rollouts, the profile has 6"),
-    fewer_tasks_that_nobody_is_told_of: ("notes", "summary.json does not note: count: asked otherwise"),
-    an_option_that_no_command_lays_over: ("profile", "env.taskset.hints = True was laid over its files"),
-    another_models_name: ("pins", "model:larger-model was None"),
-    another_models_identity: ("server", f"the server claims the model {'1' * 64}"),
-    another_models_identity_with_its_lock: ("checkout", "models.lock of this checkout is not the one"),
-    containers_that_were_none: ("isolation", "count/traces.jsonl line 1: ran on subprocess, planned docker"),
-    one_byte_of_an_answer: ("samples", "samples.jsonl line 6: not what the native record gives"),
-    a_failed_row_removed: ("rows", "the evaluator ended well, but its records lack 1 of 6 rows"),
-    a_failed_row_replaced_by_a_good_one_again: ("rows", "has 2 rows, planned 1"),
-    a_good_row_under_the_key_of_the_failed_one: ("rows", "was asked with another prompt"),
-    a_row_doubled: ("rows", "task letter/0 has 2 rows, planned 1"),
-    a_task_key_that_looks_alike: ("rows", "was not planned"),
-    a_reward_that_is_no_number: ("samples", TRACES),
-    a_reward_that_stands_twice: ("form", 'line 2: the key "score" stands twice in one object'),
-    a_reward_of_samples_and_summary_alone: ("samples", "samples.jsonl line 2: not what the native record"),
-    a_family_that_looks_alike: ("samples", "samples.jsonl line 1"),
-    the_seconds_of_the_samples: ("samples", "samples.jsonl line 1"),
-    a_baseline_in_plan_and_summary: (
+    by.a_launch_file_edited_after_the_run: (
+        "profile",
+        "launch/count/local.toml is not eval/configs/local.toml",
+    ),
+    by.a_description_that_promises_more: ("profile", "the description is 'a measure of intelligence'"),
+    by.a_smaller_plan_without_the_failed_task: (
+        "profile",
+        "count is 5 tasks x 1 rollouts, the profile has 6",
+    ),
+    by.fewer_tasks_that_nobody_is_told_of: (
+        "notes",
+        "summary.json does not note: count: asked otherwise",
+    ),
+    by.an_option_that_no_command_lays_over: (
+        "profile",
+        "env.taskset.hints = True was laid over its files",
+    ),
+    by.another_models_name: ("pins", "model:larger-model was None"),
+    by.another_models_identity: ("server", f"the server claims the model {'1' * 64}"),
+    by.another_models_identity_with_its_lock: ("checkout", "models.lock of this checkout is not the one"),
+    by.containers_that_were_none: (
+        "isolation",
+        "count/traces.jsonl line 1: ran on subprocess, planned docker",
+    ),
+    by.one_byte_of_an_answer: ("samples", "samples.jsonl line 6: not what the native record gives"),
+    by.a_failed_row_removed: ("rows", "the evaluator ended well, but its records lack 1 of 6 rows"),
+    by.a_failed_row_replaced_by_a_good_one_again: ("rows", "has 2 rows, planned 1"),
+    by.a_good_row_under_the_key_of_the_failed_one: ("rows", "was asked with another prompt"),
+    by.a_row_doubled: ("rows", "task letter/0 has 2 rows, planned 1"),
+    by.a_task_key_that_looks_alike: ("rows", "was not planned"),
+    by.a_reward_that_is_no_number: ("samples", by.TRACES),
+    by.a_reward_that_stands_twice: ("form", 'line 2: the key "score" stands twice in one object'),
+    by.a_reward_of_samples_and_summary_alone: (
+        "samples",
+        "samples.jsonl line 2: not what the native record",
+    ),
+    by.a_family_that_looks_alike: ("samples", "samples.jsonl line 1"),
+    by.the_seconds_of_the_samples: ("samples", "samples.jsonl line 1"),
+    by.a_baseline_in_plan_and_summary: (
         "tasks",
         "provenance/tasks/count.json is not what the taskset describes",
     ),
-    a_score: ("summary", "summary.json.families[0].score: recorded 1.0"),
-    an_interval_made_narrow: ("summary", "summary.json.families[0].low: recorded 0.66"),
-    a_count_of_errors: ("summary", "summary.json.counts.errored: recorded 1, computed 0"),
-    a_family_made_up: ("summary", "summary.json.families"),
-    a_note_of_approval: ("notes", "summary.json notes what no run notes: verified by an independent"),
-    a_confidence: ("summary", "summary.json.confidence: recorded 0.99"),
-    the_dates_of_the_state: ("times", "events.jsonl run-started is"),
-    every_date_but_the_rollouts_own: ("times", "count/traces.jsonl line 1 is dated"),
-    the_date_in_the_directorys_name: ("times", "the directory's name says 20200101"),
-    the_order_of_start_and_end: ("times", "state.json count ended_at is"),
-    the_seconds_that_were_counted: ("times", "provenance/seconds.json counts 7200.0 s"),
-    an_event_removed: ("events", "'kind': 'entry-ended'"),
-    an_event_removed_and_its_number_missed: ("events", "event 3 stands where event 2 belongs"),
-    an_event_that_tells_of_more_rows: ("events", "'finished': 60"),
-    a_summary_in_another_order: ("summary", "summary.json is not in the form it is written in"),
-    a_plan_in_another_order: ("form", "resolved.json is not in the form and order"),
-    a_state_on_one_line: ("form", "state.json is not in the form and order"),
-    a_score_that_stands_twice: ("form", 'summary.json the key "score" stands twice in one object'),
-    a_commit_that_stands_twice: ("form", 'provenance/worktree.json the key "commit" stands twice'),
-    a_file_added_at_the_top: ("form", "results.html is nothing that a run writes"),
-    a_file_added_to_the_provenance: ("form", "provenance/approved.json is nothing that a run writes"),
-    a_link_beside_the_summary: ("form", "best.json is nothing that a run writes"),
-    a_link_in_the_place_of_the_samples: ("form", "samples.jsonl is nothing that a run writes"),
-    a_name_that_looks_alike: ("form", "'summ\\u0430ry.json' is not a plain name"),
-    a_name_with_what_nobody_sees: ("form", "'count/traces\\u200b.jsonl' is not a plain name"),
+    by.a_score: ("summary", "summary.json.families[0].score: recorded 1.0"),
+    by.an_interval_made_narrow: ("summary", "summary.json.families[0].low: recorded 0.66"),
+    by.a_count_of_errors: ("summary", "summary.json.counts.errored: recorded 1, computed 0"),
+    by.a_family_made_up: ("summary", "summary.json.families"),
+    by.a_note_of_approval: ("notes", "summary.json notes what no run notes: verified by an independent"),
+    by.a_confidence: ("summary", "summary.json.confidence: recorded 0.99"),
+    by.the_dates_of_the_state: ("times", "events.jsonl run-started is"),
+    by.every_date_but_the_rollouts_own: ("times", "count/traces.jsonl line 1 is dated"),
+    by.the_date_in_the_directorys_name: ("times", "the directory's name says 20200101"),
+    by.the_order_of_start_and_end: ("times", "state.json count ended_at is"),
+    by.the_seconds_that_were_counted: ("times", "provenance/seconds.json counts 7200.0 s"),
+    by.an_event_removed: ("events", "'kind': 'entry-ended'"),
+    by.an_event_removed_and_its_number_missed: ("events", "event 3 stands where event 2 belongs"),
+    by.an_event_that_tells_of_more_rows: ("events", "'finished': 60"),
+    by.a_summary_in_another_order: ("summary", "summary.json is not in the form it is written in"),
+    by.a_plan_in_another_order: ("form", "resolved.json is not in the form and order"),
+    by.a_state_on_one_line: ("form", "state.json is not in the form and order"),
+    by.a_score_that_stands_twice: ("form", 'summary.json the key "score" stands twice in one object'),
+    by.a_commit_that_stands_twice: ("form", 'provenance/worktree.json the key "commit" stands twice'),
+    by.a_file_added_at_the_top: ("form", "results.html is nothing that a run writes"),
+    by.a_file_added_to_the_provenance: ("form", "provenance/approved.json is nothing that a run writes"),
+    by.a_link_beside_the_summary: ("form", "best.json is nothing that a run writes"),
+    by.a_link_in_the_place_of_the_samples: ("form", "samples.jsonl is nothing that a run writes"),
+    by.a_name_that_looks_alike: ("form", "'summ\\u0430ry.json' is not a plain name"),
+    by.a_name_with_what_nobody_sees: ("form", "'count/traces\\u200b.jsonl' is not a plain name"),
 }
 
 
 def test_a_run_that_was_only_signed_again_verifies(toy: Toy, altered: Altered, operator: Operator) -> None:
-    derived_again(altered)
+    by.derived_again(altered)
     operator.seal(altered)
     code, answer = audited(toy, altered.run, "--key", str(operator.public))
     assert (code, answer["failed"]) == (0, [])
 
 
-@pytest.mark.parametrize("change", CASES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("falsify", CASES, ids=lambda falsify: falsify.__name__)
 def test_it_is_found_and_named(
-    toy: Toy, altered: Altered, operator: Operator, change: Callable[[Altered], Altered | None]
+    toy: Toy, altered: Altered, operator: Operator, falsify: Callable[[Altered], Altered | None]
 ) -> None:
-    check, said = CASES[change]
-    run = change(altered) or altered
+    check, said = CASES[falsify]
+    run = falsify(altered) or altered
     operator.seal(run)
     code, answer = audited(toy, run.run, "--key", str(operator.public))
     assert code == 5
@@ -539,8 +142,8 @@ def test_a_link_out_of_the_directory_is_named_and_nothing_else_is_read(
 ) -> None:
     outside = tmp_path / "outside"
     if kind == "file":
-        (altered.run / SUMMARY).rename(outside)
-        (altered.run / SUMMARY).symlink_to(outside)
+        (altered.run / by.SUMMARY).rename(outside)
+        (altered.run / by.SUMMARY).symlink_to(outside)
     else:
         shutil.move(altered.run / "provenance", outside)
         (altered.run / "provenance").symlink_to(outside)
