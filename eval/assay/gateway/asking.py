@@ -10,8 +10,9 @@ once that is kept: what a kill can lose is never more than the slots.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,8 +80,16 @@ class Asking:
         self._slot: Slot | None = None
         self._wait = wait_exponential_jitter(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S, jitter=FIRST_WAIT_S)
 
-    async def answer(self) -> Answer:
-        """The target's answer: a final one, which holds its slot, or the last of those that failed."""
+    @contextlib.asynccontextmanager
+    async def answered(self) -> AsyncIterator[Answer]:
+        """The target's answer: a final one, which holds its slot in this block, or the last that failed."""
+        try:
+            yield await self._answer()
+        finally:
+            if self._slot is not None:
+                self._slot.release()
+
+    async def _answer(self) -> Answer:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(PassingError),
             stop=self._enough,
@@ -92,11 +101,6 @@ class Asking:
             return await retrying(self._attempt)
         except PassingError as error:
             return error.answer
-
-    def release(self) -> None:
-        """Give back the slot of the answer; without one, nothing happens."""
-        if self._slot is not None:
-            self._slot.release()
 
     def _enough(self, state: RetryCallState) -> bool:
         error = _error(state)

@@ -201,14 +201,13 @@ class OpenLane:
         asking = Asking(self._connections, self._pool, self._line, request, self._retried)
         self._asking += 1
         try:
-            return await self._final(asking, request)
+            async with asking.answered() as answer:
+                return await self._final(answer, request)
         finally:
             self._asking -= 1
-            asking.release()
 
-    async def _final(self, asking: Asking, request: Request) -> Answered:
+    async def _final(self, answer: Answer, request: Request) -> Answered:
         """The target's answer once it is on the disk; what is not final is not kept."""
-        answer = await asking.answer()
         if not answer.final:
             return self._failed(answer, request)
         self._weigh_answer(answer)

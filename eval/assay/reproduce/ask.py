@@ -44,8 +44,8 @@ async def _ask(questions: tuple[Question, ...], target: Target, reached: Reached
 
 async def _one(question: Question, connections: Connections, pool: Pool, line: Line) -> Outcome:
     request = question.asking(pool.doors[0].endpoint.model)
-    answer = await Asking(connections, pool, line, request, _told).answer()
-    return judged(question, answer)
+    async with Asking(connections, pool, line, request, _told).answered() as answer:
+        return judged(question, answer)
 
 
 def _told(kind: str, fields: Mapping[str, object]) -> None:
