@@ -30,7 +30,11 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
 
 # One intermediate code for all: nothing newer than sm_80 is used, and it is made once.
 _VIRTUAL = "compute_80"
-_SHARED_SOURCES = ("config.cpp", "gguf.cpp", "mapping.cpp")  # of the CPU's engine
+# Of the CPU's engine.
+_SHARED_SOURCES = (
+    *("config.cpp", "gguf.cpp", "mapping.cpp", "metadata.cpp", "model_file.cpp"),
+    "row_source.cpp",
+)
 _CUDA_ROOM = "cuda"
 _EMULATION_ROOM = "cuda/emulation"
 _HOST_FLAGS = ("-ffp-contract=off", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra")

@@ -16,13 +16,13 @@ int extent(const std::string& key, uint64_t value, uint64_t largest = kLargestEx
   return static_cast<int>(value);
 }
 
-int required(const Gguf& file, const std::string& key) { return extent(key, file.integer(key)); }
+int required(const ModelFile& file, const std::string& key) { return extent(key, file.integer(key)); }
 
-int optional(const Gguf& file, const std::string& key, int fallback) {
+int optional(const ModelFile& file, const std::string& key, int fallback) {
   return extent(key, file.integer_or(key, static_cast<uint64_t>(fallback)));
 }
 
-void refuse_extensions(const Gguf& file) {
+void refuse_extensions(const ModelFile& file) {
   if (file.integer_or("llama.expert_count", 0) != 0) unsupported("mixture-of-experts models are not served");
   if (file.find("llama.rope.scaling.type") != nullptr && file.text("llama.rope.scaling.type") != "none") {
     unsupported("rope scaling " + quoted(file.text("llama.rope.scaling.type")) + " is not served");
@@ -31,7 +31,7 @@ void refuse_extensions(const Gguf& file) {
 
 }  // namespace
 
-Config read_config(const Gguf& file) {
+Config read_config(const ModelFile& file) {
   const std::string architecture = file.text("general.architecture");
   if (architecture != "llama") {
     unsupported("architecture " + quoted(architecture) + " is not served (only 'llama' is)");

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gguf.h"
+#include "model_file.h"
 
 namespace assay {
 
@@ -25,6 +25,6 @@ struct Config {
 };
 
 // Error naming the key or architecture when a value is missing, absurd or not served.
-Config read_config(const Gguf& file);
+Config read_config(const ModelFile& file);
 
 }  // namespace assay

@@ -9,7 +9,7 @@
 #include "cache.h"
 #include "config.h"
 #include "forward.h"
-#include "gguf.h"
+#include "model_file.h"
 #include "request.h"
 #include "team.h"
 #include "weights.h"

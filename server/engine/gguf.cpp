@@ -1,6 +1,5 @@
 #include "gguf.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "error.h"
@@ -15,93 +14,9 @@ constexpr uint32_t kMostDimensions = 4;
 constexpr uint64_t kSmallestEntry = 8 + 4 + 1;           // a key of no bytes, a type, one byte
 constexpr uint64_t kSmallestTensor = 8 + 4 + 8 + 4 + 8;  // no name, one dimension
 
-// A position in the bytes that cannot leave them.
-class Cursor {
- public:
-  Cursor(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-
-  size_t at() const { return at_; }
-  size_t left() const { return size_ - at_; }
-
-  const uint8_t* take(uint64_t count, const char* what) {
-    if (count > left()) {
-      bad_file("the file ends inside " + std::string(what) + ": " + std::to_string(count) + " bytes at offset " +
-               std::to_string(at_) + ", " + std::to_string(left()) + " left");
-    }
-    const uint8_t* start = data_ + at_;
-    at_ += static_cast<size_t>(count);
-    return start;
-  }
-
-  template <typename T>
-  T number(const char* what) {
-    T value;
-    std::memcpy(&value, take(sizeof value, what), sizeof value);
-    return value;
-  }
-
-  std::string_view text(const char* what) {
-    const uint64_t length = number<uint64_t>(what);
-    return {reinterpret_cast<const char*>(take(length, what)), static_cast<size_t>(length)};
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-  size_t at_ = 0;
-};
-
-// Bytes of a value of fixed width; 0 for strings and arrays.
-uint32_t width(Value type) {
-  switch (type) {
-    case Value::u8:
-    case Value::i8:
-    case Value::boolean:
-      return 1;
-    case Value::u16:
-    case Value::i16:
-      return 2;
-    case Value::u32:
-    case Value::i32:
-    case Value::f32:
-      return 4;
-    case Value::u64:
-    case Value::i64:
-    case Value::f64:
-      return 8;
-    case Value::string:
-    case Value::array:
-      return 0;
-  }
-  return 0;
-}
-
-Value value_type(uint32_t raw, std::string_view key) {
-  if (raw > static_cast<uint32_t>(Value::f64)) {
-    bad_file("metadata key " + quoted(key) + " has the unknown value type " + std::to_string(raw));
-  }
-  return static_cast<Value>(raw);
-}
-
-void skip_items(Cursor& cursor, Value type, uint64_t count, std::string_view key) {
-  const uint32_t size = width(type);
-  const uint64_t smallest = size != 0 ? size : 8;  // a string is at least its length
-  if (count > cursor.left() / smallest) {
-    bad_file("metadata key " + quoted(key) + " claims " + std::to_string(count) + " items, more than the file holds");
-  }
-  if (size != 0) {
-    cursor.take(count * size, "a metadata value");
-    return;
-  }
-  for (uint64_t item = 0; item < count; ++item) cursor.text("a metadata string");
-}
-
 Metadata read_metadata(Cursor& cursor) {
   Metadata entry{};
   entry.key = cursor.text("a metadata key");
-  if (entry.key.empty() || entry.key.size() > kLongestName) {
-    bad_file("a metadata key of " + std::to_string(entry.key.size()) + " bytes");
-  }
   entry.type = value_type(cursor.number<uint32_t>("a metadata type"), entry.key);
   entry.item_type = entry.type;
   entry.count = 1;
@@ -114,7 +29,7 @@ Metadata read_metadata(Cursor& cursor) {
   }
   const size_t start = cursor.at();
   entry.bytes = cursor.take(0, "a metadata value");
-  skip_items(cursor, entry.item_type, entry.count, entry.key);
+  check_items(cursor, entry.item_type, entry.count, entry.key);
   entry.byte_size = cursor.at() - start;
   return entry;
 }
@@ -168,17 +83,6 @@ Placed read_tensor(Cursor& cursor) {
   return placed;
 }
 
-template <typename T>
-T load(const uint8_t* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-[[noreturn]] void wrong_type(std::string_view key, const char* wanted) {
-  bad_file("metadata key " + quoted(key) + " is not " + wanted);
-}
-
 }  // namespace
 
 TypeTraits traits(TensorType type) {
@@ -198,7 +102,7 @@ TypeTraits traits(TensorType type) {
               " is not supported (F32, F16, Q4_0, Q4_1 and Q8_0 are)");
 }
 
-Gguf::Gguf(const uint8_t* data, size_t size) {
+void read_gguf(const uint8_t* data, size_t size, MetadataTable& metadata, std::vector<Tensor>& tensors) {
   Cursor cursor(data, size);
   if (cursor.number<uint32_t>("the magic number") != kMagic) bad_file("not a GGUF file: it does not begin with 'GGUF'");
   const uint32_t version = cursor.number<uint32_t>("the version");
@@ -212,16 +116,12 @@ Gguf::Gguf(const uint8_t* data, size_t size) {
     bad_file("the header claims " + std::to_string(tensor_count) + " tensors, more than the file holds");
   }
   for (uint64_t index = 0; index < metadata_count; ++index) {
-    const Metadata entry = read_metadata(cursor);
-    if (!keys_.emplace(entry.key, metadata_.size()).second) {
-      bad_file("metadata key " + quoted(entry.key) + " stands twice");
-    }
-    metadata_.push_back(entry);
+    metadata.add(read_metadata(cursor));
   }
   std::vector<Placed> placed;
   for (uint64_t index = 0; index < tensor_count; ++index) placed.push_back(read_tensor(cursor));
 
-  const uint64_t alignment = integer_or("general.alignment", 32);
+  const uint64_t alignment = metadata.integer_or("general.alignment", 32);
   if (alignment < 8 || alignment > (1u << 20) || (alignment & (alignment - 1)) != 0) {
     bad_file("general.alignment is " + std::to_string(alignment) + ", not a power of two of at least 8");
   }
@@ -233,90 +133,8 @@ Gguf::Gguf(const uint8_t* data, size_t size) {
       bad_file("tensor " + quoted(tensor.name) + " lies past the end of the file");
     }
     tensor.data = data + start + item.offset;
-    if (!names_.emplace(tensor.name, tensors_.size()).second) {
-      bad_file("tensor " + quoted(tensor.name) + " stands twice");
-    }
-    tensors_.push_back(std::move(tensor));
+    tensors.push_back(std::move(tensor));
   }
-  check_layout();
-}
-
-void Gguf::check_layout() const {
-  std::vector<const Tensor*> order;
-  for (const Tensor& tensor : tensors_) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->data < b->data; });
-  for (size_t index = 1; index < order.size(); ++index) {
-    if (order[index - 1]->data + order[index - 1]->byte_size > order[index]->data) {
-      bad_file("tensors " + quoted(order[index - 1]->name) + " and " + quoted(order[index]->name) + " overlap");
-    }
-  }
-}
-
-const Metadata* Gguf::find(std::string_view key) const {
-  const auto found = keys_.find(key);
-  return found == keys_.end() ? nullptr : &metadata_[found->second];
-}
-
-const Tensor* Gguf::find_tensor(const std::string& name) const {
-  const auto found = names_.find(name);
-  return found == names_.end() ? nullptr : &tensors_[found->second];
-}
-
-std::string Gguf::text(std::string_view key) const {
-  const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
-  if (entry->type != Value::string) wrong_type(key, "a string");
-  return {reinterpret_cast<const char*>(entry->bytes) + 8, entry->byte_size - 8};
-}
-
-uint64_t Gguf::integer(std::string_view key) const {
-  const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
-  int64_t value = 0;
-  switch (entry->type) {
-    case Value::u8:
-      value = load<uint8_t>(entry->bytes);
-      break;
-    case Value::i8:
-      value = load<int8_t>(entry->bytes);
-      break;
-    case Value::u16:
-      value = load<uint16_t>(entry->bytes);
-      break;
-    case Value::i16:
-      value = load<int16_t>(entry->bytes);
-      break;
-    case Value::u32:
-      value = load<uint32_t>(entry->bytes);
-      break;
-    case Value::i32:
-      value = load<int32_t>(entry->bytes);
-      break;
-    case Value::u64:
-    case Value::i64:
-      value = load<int64_t>(entry->bytes);
-      break;
-    default:
-      wrong_type(key, "an integer");
-  }
-  if (value < 0) bad_file("metadata key " + quoted(key) + " is negative or too large");
-  return static_cast<uint64_t>(value);
-}
-
-uint64_t Gguf::integer_or(std::string_view key, uint64_t fallback) const {
-  return find(key) == nullptr ? fallback : integer(key);
-}
-
-double Gguf::real(std::string_view key) const {
-  const Metadata* entry = find(key);
-  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
-  if (entry->type == Value::f32) return load<float>(entry->bytes);
-  if (entry->type == Value::f64) return load<double>(entry->bytes);
-  wrong_type(key, "a floating-point number");
-}
-
-double Gguf::real_or(std::string_view key, double fallback) const {
-  return find(key) == nullptr ? fallback : real(key);
 }
 
 }  // namespace assay

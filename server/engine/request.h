@@ -7,7 +7,7 @@
 
 #include "assay_engine.h"
 #include "error.h"
-#include "gguf.h"
+#include "model_file.h"
 #include "ops.h"
 #include "pass_plan.h"
 
@@ -42,11 +42,11 @@ inline KvType choose_kv(const char* asked) {
 // A file's metadata, in memory of its own: the file may go.
 class KeptMetadata {
  public:
-  explicit KeptMetadata(const Gguf& file) {
+  explicit KeptMetadata(const ModelFile& file) {
     size_t size = 0;
-    for (const Metadata& entry : file.metadata()) size += entry.key.size() + entry.byte_size;
+    for (const Metadata& entry : file.entries()) size += entry.key.size() + entry.byte_size;
     bytes_.reserve(size);  // no growth below: views into it stay good
-    for (Metadata entry : file.metadata()) {
+    for (Metadata entry : file.entries()) {
       const uint8_t* key = keep(entry.key.data(), entry.key.size());
       entry.key = {reinterpret_cast<const char*>(key), entry.key.size()};
       entry.bytes = keep(entry.bytes, entry.byte_size);

@@ -20,7 +20,7 @@ struct Source {
 // Plans the arena in the order of use, then fills it.
 class Packer {
  public:
-  explicit Packer(const Gguf& file) : file_(file) {}
+  explicit Packer(const ModelFile& file) : file_(file) {}
 
   std::vector<float> norm(const std::string& name, int width) {
     const Tensor& tensor = take(name, width, 1);
@@ -99,7 +99,7 @@ class Packer {
     sources_.push_back({file_.find_tensor(name), &packed, offset});
   }
 
-  const Gguf& file_;
+  const ModelFile& file_;
   std::set<std::string> used_;
   std::vector<Source> sources_;
   size_t size_ = 0;
@@ -107,7 +107,7 @@ class Packer {
 
 }  // namespace
 
-Weights::Weights(const Gguf& file, const Config& config, Team& team) {
+Weights::Weights(const ModelFile& file, const Config& config, Team& team) {
   if (static_cast<size_t>(config.layers) > file.tensors().size()) {
     bad_file("the metadata claims " + std::to_string(config.layers) + " layers, more than the file has tensors");
   }

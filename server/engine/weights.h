@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config.h"
-#include "gguf.h"
+#include "model_file.h"
 #include "mapping.h"
 #include "packed.h"
 #include "team.h"
@@ -24,7 +24,7 @@ class Weights {
   // Error naming the tensor when one is missing, has another shape, or is one
   // this architecture does not have (a model that is silently computed without
   // its biases would be silently wrong).
-  Weights(const Gguf& file, const Config& config, Team& team);
+  Weights(const ModelFile& file, const Config& config, Team& team);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Packed& embedding() const { return embedding_; }

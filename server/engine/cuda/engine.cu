@@ -1,6 +1,5 @@
 #include "engine.cuh"
 
-#include "../mapping.h"
 #include "device_name.cuh"
 
 namespace assay::cuda {
@@ -10,8 +9,7 @@ Engine::Engine(const assay_options& options)
       threads_(bounded("threads", options.threads, kMostThreads)),
       slots_(bounded("slots", options.slots, kMostSlots)) {
   if (options.path == nullptr) bad_argument("no path");
-  const Mapping mapping(options.path);  // gone after loading: the device holds the only copy
-  const Gguf file(mapping.data(), mapping.size());
+  const ModelFile file(options.path);  // gone after loading: the device holds the only copy
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   const KvType kv = choose_kv(options.kv);

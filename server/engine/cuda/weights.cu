@@ -7,7 +7,7 @@ namespace assay::cuda {
 // Finds tensors, copies them to the device as they lie in the file and packs them there.
 class Weights::Loader {
  public:
-  Loader(const Gguf& file, const Stream& stream, Weights& weights) : file_(file), stream_(stream), weights_(weights) {
+  Loader(const ModelFile& file, const Stream& stream, Weights& weights) : file_(file), stream_(stream), weights_(weights) {
     size_t largest = 0;
     for (const Tensor& tensor : file.tensors()) largest = std::max(largest, static_cast<size_t>(tensor.byte_size));
     staged_ = DeviceArray<uint8_t>(largest);
@@ -87,7 +87,7 @@ class Weights::Loader {
     return {type, rows, columns, packed.data()};
   }
 
-  const Gguf& file_;
+  const ModelFile& file_;
   const Stream& stream_;
   Weights& weights_;
   DeviceArray<uint8_t> staged_;
@@ -95,7 +95,7 @@ class Weights::Loader {
   uint64_t bytes_ = 0;
 };
 
-Weights::Weights(const Gguf& file, const Config& config, const Stream& stream) {
+Weights::Weights(const ModelFile& file, const Config& config, const Stream& stream) {
   if (static_cast<size_t>(config.layers) > file.tensors().size()) {
     bad_file("the metadata claims " + std::to_string(config.layers) + " layers, more than the file has tensors");
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../config.h"
-#include "../gguf.h"
+#include "../model_file.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
@@ -29,7 +29,7 @@ class Weights {
  public:
   // Error naming the tensor when one is missing, has another shape, or is one that this
   // architecture does not have.
-  Weights(const Gguf& file, const Config& config, const Stream& stream);
+  Weights(const ModelFile& file, const Config& config, const Stream& stream);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Matrix& embedding() const { return embedding_; }

@@ -1,0 +1,37 @@
+// A model before it is loaded: its metadata and where its tensors lie.
+//
+// The files stay mapped as long as this object lives; tensors and metadata are
+// views into them. Nothing of the tensors is read here: rows come from
+// row_source.h, a piece at a time, so that a file larger than memory can be
+// loaded.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gguf.h"
+#include "mapping.h"
+#include "metadata.h"
+
+namespace assay {
+
+class ModelFile : public MetadataTable {
+ public:
+  // A GGUF file. Error: it is not to be read, contradicts itself or is of a kind not served.
+  explicit ModelFile(const std::string& path);
+
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const Tensor* find_tensor(const std::string& name) const;  // nullptr when absent
+
+ private:
+  void index_tensors();
+  void check_layout() const;
+
+  std::vector<std::unique_ptr<Mapping>> files_;
+  std::vector<Tensor> tensors_;
+  std::unordered_map<std::string, size_t> names_;
+};
+
+}  // namespace assay

@@ -1,0 +1,34 @@
+// The rows of a tensor in row form, whatever form they lie in.
+//
+// Row form is what dequantise.h and the packers read: row after row, each
+// columns / block_values blocks of the tensor's type. Loaders read weights
+// through this alone and in pieces of at most kMostPieceBytes, so that a file is
+// never whole in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gguf.h"
+
+namespace assay {
+
+constexpr size_t kMostPieceBytes = size_t{64} << 20;
+
+inline size_t row_bytes(const Tensor& tensor) {
+  const TypeTraits type = traits(tensor.type);
+  return static_cast<size_t>(tensor.columns / type.block_values) * type.block_bytes;
+}
+
+// Rows that a piece holds at most; at least one.
+inline int rows_in_piece(const Tensor& tensor) {
+  const size_t rows = kMostPieceBytes / row_bytes(tensor);
+  return static_cast<int>(rows < 1 ? 1 : rows < tensor.rows ? rows : tensor.rows);
+}
+
+// `count` rows from `first` on, row_bytes(tensor) each: the file's own bytes where they lie so, else
+// translated into `room`, which must live as long as they are read.
+const uint8_t* read_rows(const Tensor& tensor, int first, int count, std::vector<uint8_t>& room);
+
+}  // namespace assay
