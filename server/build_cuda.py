@@ -33,7 +33,7 @@ _VIRTUAL = "compute_80"
 # Of the CPU's engine.
 _SHARED_SOURCES = (
     *("config.cpp", "gguf.cpp", "mapping.cpp", "metadata.cpp", "model_file.cpp"),
-    "row_source.cpp",
+    *("row_source.cpp", "tensor_type.cpp"),
 )
 _CUDA_ROOM = "cuda"
 _EMULATION_ROOM = "cuda/emulation"

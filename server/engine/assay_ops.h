@@ -1,7 +1,7 @@
 /* Single operations of a backend, for tests that compare each with exact arithmetic.
  *
  * `isa` names the backend ("plain", "avx2", "avx512"). Weights are given as they lie in a
- * GGUF file (`type` is the ggml tensor type, rows are contiguous) and packed
+ * GGUF file (`type` is a number of tensor_type.h, rows are contiguous) and packed
  * inside. `form` is 0 for the decode form of an operation and 1 for the prefill
  * form. Each call returns an assay_status; arrays have the shapes said in ops.h.
  */
@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+/* out[columns]: what a row means (dequantise.h); `factor` is the tensor's. Of no backend, so without `isa`. */
+ASSAY_EXPORT int32_t assay_op_dequantise(uint32_t type, float factor, const uint8_t* row, int32_t columns, float* out);
 ASSAY_EXPORT int32_t assay_op_embed(const char* isa, uint32_t type, const uint8_t* table, int32_t rows, int32_t columns,
                                     int32_t token, float* out);
 ASSAY_EXPORT int32_t assay_op_rmsnorm(const char* isa, const float* x, const float* weight, int32_t n, float epsilon,

@@ -66,14 +66,15 @@ Placed read_tensor(Cursor& cursor) {
       tensor.rows = multiply(tensor.rows, extent, tensor.name);
     }
   }
-  tensor.type = static_cast<TensorType>(cursor.number<uint32_t>("a tensor's type"));
+  const uint32_t type_number = cursor.number<uint32_t>("a tensor's type");
   placed.offset = cursor.number<uint64_t>("a tensor's offset");
   TypeTraits type;
   try {
-    type = traits(tensor.type);
+    type = file_traits(type_number);
   } catch (const Error& error) {
     throw Error(error.status(), "tensor " + quoted(tensor.name) + ": " + error.what());
   }
+  tensor.type = static_cast<TensorType>(type_number);
   if (tensor.columns % type.block_values != 0) {
     bad_file("tensor " + quoted(tensor.name) + ": a row of " + std::to_string(tensor.columns) +
              " values is no multiple of the block of " + type.name);
@@ -84,23 +85,6 @@ Placed read_tensor(Cursor& cursor) {
 }
 
 }  // namespace
-
-TypeTraits traits(TensorType type) {
-  switch (type) {
-    case TensorType::f32:
-      return {"F32", 1, 4};
-    case TensorType::f16:
-      return {"F16", 1, 2};
-    case TensorType::q4_0:
-      return {"Q4_0", 32, 18};
-    case TensorType::q4_1:
-      return {"Q4_1", 32, 20};
-    case TensorType::q8_0:
-      return {"Q8_0", 32, 34};
-  }
-  unsupported("tensor type " + std::to_string(static_cast<uint32_t>(type)) +
-              " is not supported (F32, F16, Q4_0, Q4_1 and Q8_0 are)");
-}
 
 void read_gguf(const uint8_t* data, size_t size, MetadataTable& metadata, std::vector<Tensor>& tensors) {
   Cursor cursor(data, size);

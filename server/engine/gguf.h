@@ -12,20 +12,9 @@
 #include <vector>
 
 #include "metadata.h"
+#include "tensor_type.h"
 
 namespace assay {
-
-// ggml tensor types this engine reads, as numbered in the file.
-enum class TensorType : uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8_0 = 8 };
-
-struct TypeTraits {
-  const char* name;
-  uint32_t block_values;  // values in a block
-  uint32_t block_bytes;
-};
-
-// Error (unsupported), naming the type, when it is not one of TensorType.
-TypeTraits traits(TensorType type);
 
 struct Tensor {
   std::string name;
@@ -35,6 +24,7 @@ struct Tensor {
   uint32_t dimensions;
   const uint8_t* data;
   size_t byte_size;
+  float factor = 1;  // NVFP4: what its scales are divided by
 };
 
 // Reads a whole file's header into both tables.

@@ -1,7 +1,7 @@
-// IEEE half precision in portable C++, bit for bit what F16C computes.
+// The narrow floats in portable C++: IEEE halves, bit for bit what F16C computes, bfloat16 and E4M3.
 //
-// Widening is exact. Narrowing rounds to nearest, ties to even. kv_write is the
-// one place that narrows, and clamps to the largest finite half first.
+// Widening is exact. Narrowing rounds to nearest, ties to even; kv_write, which
+// narrows to halves, clamps to the largest finite one first.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,23 @@ inline uint16_t float_to_half(float value) {
   }
   const uint32_t odd = (magnitude >> 13) & 1u;
   return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+}
+
+inline float bfloat_to_float(uint16_t bfloat) { return bits_to_float(static_cast<uint32_t>(bfloat) << 16); }
+
+inline uint16_t float_to_bfloat(float value) {
+  const uint32_t bits = float_to_bits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// The 8-bit float of OCP with four bits of exponent: no infinity, one NaN of each sign.
+inline float e4m3_to_float(uint8_t e4m3) {
+  const uint32_t sign = static_cast<uint32_t>(e4m3 & 0x80u) << 24;
+  const uint32_t magnitude = e4m3 & 0x7fu;
+  if (magnitude == 0x7f) return bits_to_float(sign | 0x7fc00000u);
+  if (magnitude >= 8) return bits_to_float(sign | ((magnitude << 20) + (120u << 23)));
+  return bits_to_float(sign | float_to_bits(static_cast<float>(magnitude) * 0x1p-9f));
 }
 
 }  // namespace assay

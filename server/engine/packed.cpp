@@ -1,6 +1,9 @@
 #include "packed.h"
 
 #include <cstring>
+#include <string>
+
+#include "error.h"
 
 namespace assay {
 namespace {
@@ -13,29 +16,31 @@ void pack_nibbles(const uint8_t* block, int header, int row, uint8_t* out, int o
 }
 
 void pack_block(TensorType type, const uint8_t* block, int row, uint8_t* out) {
-  switch (type) {
-    case TensorType::q4_1:
+  switch (form_of(type)) {
+    case Form::q4_1:
       std::memcpy(out + 2 * row, block, 2);
       std::memcpy(out + 32 + 2 * row, block + 2, 2);
       pack_nibbles(block, 4, row, out, 64);
       return;
-    case TensorType::q4_0:
+    case Form::q4_0:
       std::memcpy(out + 2 * row, block, 2);
       pack_nibbles(block, 2, row, out, 32);
       return;
-    case TensorType::q8_0:
+    case Form::q8_0:
       std::memcpy(out + 2 * row, block, 2);
       for (int column = 0; column < kBlock; ++column) out[32 + interleaved(row, column)] = block[2 + column];
       return;
-    case TensorType::f16:
+    case Form::f16:
       for (int column = 0; column < kBlock; ++column) {
         std::memcpy(out + 2 * (column * kPanelRows + row), block + 2 * column, 2);
       }
       return;
-    case TensorType::f32:
+    case Form::f32:
       for (int column = 0; column < kBlock; ++column) {
         std::memcpy(out + 4 * (column * kPanelRows + row), block + 4 * column, 4);
       }
+      return;
+    case Form::none:
       return;
   }
 }
@@ -43,19 +48,21 @@ void pack_block(TensorType type, const uint8_t* block, int row, uint8_t* out) {
 }  // namespace
 
 size_t block_bytes(TensorType type) {
-  switch (type) {
-    case TensorType::q4_1:
+  switch (form_of(type)) {
+    case Form::q4_1:
       return 320;
-    case TensorType::q4_0:
+    case Form::q4_0:
       return 288;
-    case TensorType::q8_0:
+    case Form::q8_0:
       return 544;
-    case TensorType::f16:
+    case Form::f16:
       return 1024;
-    case TensorType::f32:
+    case Form::f32:
       return 2048;
+    case Form::none:
+      break;
   }
-  return 0;
+  unsupported(std::string("weights of type ") + traits(type).name + " are not served on this processor");
 }
 
 void pack_panel(TensorType type, const uint8_t* source, int rows, int columns, int index, uint8_t* out) {

@@ -27,6 +27,18 @@ namespace assay {
 constexpr int kPanelRows = 16;
 constexpr int kBlock = 32;  // columns a scale covers
 
+enum class Form { f32, f16, q4_0, q4_1, q8_0, none };
+
+// The form that a type is packed in. (Of internal linkage: rooms compiled for other instructions use it.)
+static constexpr Form form_of(TensorType type) {
+  return type == TensorType::f32    ? Form::f32
+         : type == TensorType::f16  ? Form::f16
+         : type == TensorType::q4_0 ? Form::q4_0
+         : type == TensorType::q4_1 ? Form::q4_1
+         : type == TensorType::q8_0 ? Form::q8_0
+                                    : Form::none;
+}
+
 struct Packed {
   TensorType type = TensorType::f32;
   int rows = 0;
@@ -48,7 +60,7 @@ struct Packed {
   bool quantised() const { return type != TensorType::f32 && type != TensorType::f16; }
 };
 
-size_t block_bytes(TensorType type);  // of one panel's column block
+size_t block_bytes(TensorType type);  // of one panel's column block; Error (unsupported) for a type without a form
 
 // Writes panel `index` of a row-major ggml matrix to `out`, panel_bytes long.
 void pack_panel(TensorType type, const uint8_t* source, int rows, int columns, int index, uint8_t* out);

@@ -38,29 +38,31 @@ inline void widen_nibbles(const uint8_t* lanes, float scale, float offset, float
   widen16(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask), scale, offset, out + 16);
 }
 
-void embed_block(TensorType type, const uint8_t* block, int row, float* out) {
+void embed_block(Form form, const uint8_t* block, int row, float* out) {
   const int lane = row * 4;
-  switch (type) {
-    case TensorType::q8_0: {
+  switch (form) {
+    case Form::q8_0: {
       const __m256i bytes = gather8(block + 32 + lane);
       const float scale = half_at(block, row);
       widen16(_mm256_castsi256_si128(bytes), scale, 0.0f, out);
       widen16(_mm256_extracti128_si256(bytes, 1), scale, 0.0f, out + 16);
       return;
     }
-    case TensorType::q4_1:
+    case Form::q4_1:
       widen_nibbles(block + 64 + lane, half_at(block, row), half_at(block + 32, row), out);
       return;
-    case TensorType::q4_0: {
+    case Form::q4_0: {
       const float scale = half_at(block, row);
       widen_nibbles(block + 32 + lane, scale, -8.0f * scale, out);
       return;
     }
-    case TensorType::f16:
+    case Form::f16:
       for (int column = 0; column < kBlock; ++column) out[column] = half_at(block + 32 * column, row);
       return;
-    case TensorType::f32:
+    case Form::f32:
       for (int column = 0; column < kBlock; ++column) __builtin_memcpy(out + column, block + 64 * column + 4 * row, 4);
+      return;
+    case Form::none:
       return;
   }
 }
@@ -70,8 +72,9 @@ void embed_block(TensorType type, const uint8_t* block, int row, float* out) {
 void embed(const Packed& table, int token, float* out) {
   const uint8_t* panel = table.base + static_cast<size_t>(token / kPanelRows) * table.panel_bytes;
   const size_t bytes = table.panel_bytes / static_cast<size_t>(table.columns / kBlock);
+  const Form form = form_of(table.type);
   for (int block = 0; block < table.columns / kBlock; ++block) {
-    embed_block(table.type, panel + static_cast<size_t>(block) * bytes, token % kPanelRows, out + block * kBlock);
+    embed_block(form, panel + static_cast<size_t>(block) * bytes, token % kPanelRows, out + block * kBlock);
   }
 }
 

@@ -12,6 +12,8 @@
 // nibbles columns 4t to 4t + 3, the high ones the same plus 16.
 #pragma once
 
+#include <string>
+
 #include "../gguf.h"
 #include "../packed.h"
 #include "check.cuh"
@@ -58,8 +60,9 @@ void with_type(TensorType type, const Body& body) {
       return body(std::integral_constant<TensorType, TensorType::q4_1>());
     case TensorType::q8_0:
       return body(std::integral_constant<TensorType, TensorType::q8_0>());
+    default:
+      unsupported(std::string("weights of type ") + traits(type).name + " are not served on this device");
   }
-  unsupported("a tensor type without a kernel");
 }
 
 // Bytes of a matrix, padding included.

@@ -27,19 +27,21 @@ class PanelBlock {
   }
 
   float value(int row, int column) const {
-    switch (type_) {
-      case TensorType::f32: {
+    switch (form_of(type_)) {
+      case Form::f32: {
         float value;
         std::memcpy(&value, bytes_ + 4 * (column * kPanelRows + row), sizeof value);
         return value;
       }
-      case TensorType::f16:
+      case Form::f16:
         return half(2 * (column * kPanelRows + row));
-      case TensorType::q4_1:
+      case Form::q4_1:
         return scale(row) * static_cast<float>(integer(row, column)) + minimum(row);
-      case TensorType::q4_0:
-      case TensorType::q8_0:
+      case Form::q4_0:
+      case Form::q8_0:
         return scale(row) * static_cast<float>(integer(row, column));
+      case Form::none:
+        break;
     }
     return 0.0f;
   }

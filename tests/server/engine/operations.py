@@ -132,3 +132,13 @@ class Operations:
         ]
         assert all(a.flags.c_contiguous for a in arguments if isinstance(a, np.ndarray))
         assert getattr(self._library, f"assay_op_{name}")(self._isa, *native) == 0
+
+
+def dequantised(kind: int, row: npt.NDArray[np.uint8], columns: int, factor: float = 1.0) -> Floats:
+    """What the engine takes a stored row for (`engine/dequantise.h`)."""
+    out = np.empty(columns, np.float32)
+    library = ctypes.CDLL(str(ensure_built().library))
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (np.ascontiguousarray(row), out)]
+    number, divisor = ctypes.c_uint32(kind), ctypes.c_float(factor)
+    assert library.assay_op_dequantise(number, divisor, pointers[0], columns, pointers[1]) == 0
+    return out

@@ -138,8 +138,28 @@ HUGE = struct.pack("<Q", 2**63)
             lambda d: tensor_field(d, "token_embd.weight", 4, struct.pack("<Q", 33)),
         ),
         (
-            "tensor type 12 is not supported",
+            "no multiple of the block of Q4_K",
             lambda d: tensor_field(d, "token_embd.weight", 20, struct.pack("<I", 12)),
+        ),
+        (
+            "tensor 'token_embd.weight': tensor type 10 (Q2_K) is not supported",
+            lambda d: tensor_field(d, "token_embd.weight", 20, struct.pack("<I", 10)),
+        ),
+        (
+            "tensor type 40 (NVFP4 as GGUF stores it) is not supported",
+            lambda d: tensor_field(d, "token_embd.weight", 20, struct.pack("<I", 40)),
+        ),
+        (
+            "tensor type 4 is not supported",
+            lambda d: tensor_field(d, "token_embd.weight", 20, struct.pack("<I", 4)),
+        ),
+        # The numbers of the row forms that safetensors are read into.
+        *(
+            (
+                f"tensor type {number} is not supported",
+                lambda d, number=number: tensor_field(d, "token_embd.weight", 20, struct.pack("<I", number)),
+            )
+            for number in (1000, 1001, 1002)
         ),
         ("unaligned offset", lambda d: tensor_field(d, "output_norm.weight", 16, struct.pack("<Q", 3))),
         (

@@ -14,21 +14,23 @@ void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, 
     const uint8_t* panel = panel_at(matrix, index);
     const int column = (index - begin) * kPanelRows;
     const int valid = rows_at(matrix, index);
-    switch (matrix.type) {
-      case TensorType::q4_1:
+    switch (form_of(matrix.type)) {
+      case Form::q4_1:
         nibble_panel16<true>(panel, blocks, rows, output, column, valid);
         break;
-      case TensorType::q4_0:
+      case Form::q4_0:
         nibble_panel16<false>(panel, blocks, rows, output, column, valid);
         break;
-      case TensorType::q8_0:
+      case Form::q8_0:
         byte_panel16(panel, blocks, rows, output, column, valid);
         break;
-      case TensorType::f16:
+      case Form::f16:
         float_panel16<true>(panel, matrix, rows, output, column, valid);
         break;
-      case TensorType::f32:
+      case Form::f32:
         float_panel16<false>(panel, matrix, rows, output, column, valid);
+        break;
+      case Form::none:
         break;
     }
   }
