@@ -32,8 +32,8 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
 _VIRTUAL = "compute_80"
 # Of the CPU's engine.
 _SHARED_SOURCES = (
-    *("config.cpp", "gguf.cpp", "mapping.cpp", "metadata.cpp", "model_file.cpp"),
-    *("row_source.cpp", "tensor_type.cpp"),
+    *("config.cpp", "device_weights.cpp", "gguf.cpp", "mapping.cpp", "metadata.cpp", "model_file.cpp"),
+    *("row_source.cpp", "tensor_type.cpp", "workspace.cpp"),
 )
 _CUDA_ROOM = "cuda"
 _EMULATION_ROOM = "cuda/emulation"

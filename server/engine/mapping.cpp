@@ -14,6 +14,15 @@
 namespace assay {
 namespace {
 
+// Advises on the whole pages of some bytes, or on every page that they touch.
+void advise(const uint8_t* data, size_t size, bool touched, int advice) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t first = (touched ? address : address + page - 1) / page * page;
+  const uintptr_t last = touched ? address + size : (address + size) / page * page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, advice);
+}
+
 constexpr size_t kHugePage = size_t{2} << 20;
 
 struct Descriptor {
@@ -42,6 +51,10 @@ Mapping::Mapping(const std::string& path) {
 }
 
 Mapping::~Mapping() { munmap(const_cast<uint8_t*>(data_), size_); }
+
+void will_read(const uint8_t* data, size_t size) { advise(data, size, true, MADV_WILLNEED); }
+
+void done_reading(const uint8_t* data, size_t size) { advise(data, size, false, MADV_DONTNEED); }
 
 Pages::Pages(size_t size) : size_(size) {
   if (size > SIZE_MAX - 2 * kHugePage) throw Error(ASSAY_NO_MEMORY, "more memory asked for than can be addressed");

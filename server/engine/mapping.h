@@ -26,6 +26,12 @@ class Mapping {
   size_t size_ = 0;
 };
 
+// Bytes of a Mapping that will be read soon, as far as they lie in one: the kernel may read them ahead.
+void will_read(const uint8_t* data, size_t size);
+
+// Bytes of a Mapping that will not be read again: their whole pages leave this process's memory.
+void done_reading(const uint8_t* data, size_t size);
+
 class Pages {
  public:
   Pages() = default;

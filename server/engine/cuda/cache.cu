@@ -9,17 +9,17 @@ size_t blocks_of(int positions) { return static_cast<size_t>((positions + kPosit
 
 }  // namespace
 
-Cache::Cache(const Config& config, KvType type, int slots, int context, const Stream& stream)
-    : layout_{type, config.head_dim},
-      layer_bytes_(static_cast<int64_t>(layout_.head_bytes()) * config.kv_heads),
-      block_bytes_(layer_bytes_ * config.layers),
-      table_stride_(static_cast<int>(blocks_of(context))),
+Cache::Cache(const CacheSizes& sizes, int slots, const Stream& stream)
+    : layout_(sizes.layout),
+      layer_bytes_(sizes.layer_bytes),
+      block_bytes_(sizes.block_bytes),
+      table_stride_(sizes.slot_blocks),
       slots_(static_cast<size_t>(slots)),
-      holders_(static_cast<size_t>(slots) * blocks_of(context), 0),
-      mirror_(holders_.size(), 0),
+      holders_(sizes.blocks, 0),
+      mirror_(sizes.table_entries, 0),
       stream_(stream),
-      pool_(holders_.size() * static_cast<size_t>(block_bytes_)),
-      tables_(holders_.size()) {
+      pool_(sizes.pool_bytes()),
+      tables_(sizes.table_entries) {
   for (size_t index = holders_.size(); index > 0; --index) free_.push_back(static_cast<int32_t>(index) - 1);
   // What a position never held is multiplied by a weight of zero: it must be a number.
   stream_.zero(pool_.data(), pool_.bytes());

@@ -1,6 +1,6 @@
 // Keys and values of every slot, in position blocks that slots may share (the CPU's cache.h, on the device).
 //
-// One allocation holds as many blocks as all slots could fill; a block is kPositionBlock
+// One allocation holds as many blocks as all slots may fill (CacheSizes); a block is kPositionBlock
 // positions of every layer and key/value head (KvLayout). A slot is a table of
 // blocks and a length; blocks are counted, a fork shares whole ones and copies the
 // begun one, and whoever writes to a shared block gets a copy of his own first. The
@@ -9,14 +9,13 @@
 
 #include <vector>
 
-#include "../config.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
 
 class Cache {
  public:
-  Cache(const Config& config, KvType type, int slots, int context, const Stream& stream);
+  Cache(const CacheSizes& sizes, int slots, const Stream& stream);
 
   KvType type() const { return layout_.type; }
   uint64_t bytes_per_position() const { return static_cast<uint64_t>(block_bytes_) / kPositionBlock; }

@@ -13,9 +13,11 @@ Engine::Engine(const assay_options& options)
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   const KvType kv = choose_kv(options.kv);
-  weights_ = std::make_unique<Weights>(file, config_, stream_);
-  cache_ = std::make_unique<Cache>(config_, kv, slots_, context_, stream_);
-  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, stream_, slots_, context_);
+  const DeviceWeights planned(file, config_);
+  weights_ = std::make_unique<Weights>(planned, stream_);
+  cache_ = std::make_unique<Cache>(CacheSizes(config_, kv, slots_, context_, 0), slots_, stream_);
+  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, stream_, WorkspaceSizes(config_, slots_, context_),
+                                       context_);
   metadata_ = std::make_unique<KeptMetadata>(file);
 }
 

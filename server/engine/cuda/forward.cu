@@ -10,8 +10,6 @@ namespace {
 
 size_t times(int a, int b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
 
-int widest(const Config& config) { return std::max(std::max(config.width, config.q_width()), config.ffn); }
-
 int power_of_two(int least, int most) {
   int power = 1;
   while (power < least) power *= 2;
@@ -40,31 +38,30 @@ cudaGraphExec_t capture(const Stream& stream, const Work& work) {
 
 }  // namespace
 
-Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream, int slots,
-                 int context)
+Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream,
+                 const WorkspaceSizes& sizes, int context)
     : config_(config),
       weights_(weights),
       cache_(cache),
       stream_(stream),
       shape_{config.heads, config.kv_heads, config.head_dim, config.rope_dim, config.q_width() + 2 * config.kv_width()},
       most_blocks_(cache.most_blocks()),
-      pairs_(times(kMostRows, config.heads / config.kv_heads) / kTileQueries + kMostRows),
+      partial_rows_(sizes.partial_rows),
       inputs_(1),
-      tiles_(pairs_),
+      tiles_(sizes.tiles),
       host_inputs_(1),
-      host_tiles_(pairs_),
-      cosines_(times(context, config.rope_dim / 2)),
-      sines_(cosines_.count()),
-      residual_(times(kMostRows, config.width)),
-      heads_(times(kMostRows, std::max(shape_.stride, 2 * config.ffn))),
-      attended_(times(kMostRows, config.q_width())),
-      partials_(times(std::max(std::min(slots, kMostRows), kMostDecodeRows), config.heads) *
-                times(most_blocks_, config.head_dim + kPartialTail)),
-      x_(times(kMostRows, widest(config))),
-      q_(times(kMostRows, widest(config)) / 16),
-      q_residual_(q_.count()),
-      scale_(times(kMostRows, widest(config)) / kBlock),
-      logits_(times(kMostLogitRows, config.vocabulary)),
+      host_tiles_(sizes.tiles),
+      cosines_(sizes.angles),
+      sines_(sizes.angles),
+      residual_(sizes.residual),
+      heads_(sizes.heads),
+      attended_(sizes.attended),
+      partials_(sizes.partials),
+      x_(sizes.x),
+      q_(sizes.quantised),
+      q_residual_(sizes.quantised),
+      scale_(sizes.scales),
+      logits_(sizes.logits),
       greedy_(kMostLogitRows) {
   const RopeTable table(context, config.rope_dim, config.rope_base);
   stream_.upload(cosines_.data(), table.cosine.data(), table.cosine.size());
@@ -103,12 +100,22 @@ void Forward::attend(int layer, int rows, const Attention& attention) {
   const KvView kv = cache_.view(layer, inputs_.data()->slots, inputs_.data()->visible);
   place_heads(heads_.data(), rows, shape_, cosines_.data(), sines_.data(), kv, stream_.get());
   if (attention.alone) {
-    attention_decode(heads_.data(), rows, shape_, scale, kv, attention.most_blocks, partials_.data(), stream_.get());
-    attention_fold(partials_.data(), kv.visible, rows, shape_, attention.most_blocks, attended_.data(), stream_.get());
+    for (int first = 0; first < rows; first += partial_rows_) {
+      attend_alone(layer, first, std::min(partial_rows_, rows - first), attention.most_blocks, scale);
+    }
   } else {
     attention_prefill(heads_.data(), shape_, scale, kv, tiles_.data(), attention.tiles, attended_.data(),
                       stream_.get());
   }
+}
+
+// Rows [first, first + rows) of the pass, as many as there is room for partial results of.
+void Forward::attend_alone(int layer, int first, int rows, int most_blocks, float scale) {
+  const float* queries = heads_.data() + times(first, shape_.stride);
+  float* out = attended_.data() + times(first, config_.q_width());
+  const KvView kv = cache_.view(layer, inputs_.data()->slots + first, inputs_.data()->visible + first);
+  attention_decode(queries, rows, shape_, scale, kv, most_blocks, partials_.data(), stream_.get());
+  attention_fold(partials_.data(), kv.visible, rows, shape_, most_blocks, out, stream_.get());
 }
 
 void Forward::layers(int rows, const Attention& attention) {
@@ -142,7 +149,7 @@ void Forward::logits(int first, int count) {
 }
 
 Forward::Attention Forward::plan(const Pass& pass) {
-  Inputs& inputs = host_inputs_[0];
+  PassInputs& inputs = host_inputs_[0];
   const int group = config_.heads / config_.kv_heads, rows = static_cast<int>(pass.tokens.size());
   Attention attention{true, 1, 0};
   std::copy(pass.tokens.begin(), pass.tokens.end(), inputs.tokens);

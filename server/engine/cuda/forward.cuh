@@ -16,13 +16,10 @@
 
 namespace assay::cuda {
 
-constexpr int kMostRows = 1024;       // of a pass
-constexpr int kMostLogitRows = 64;    // whose logits are computed together
-
 class Forward {
  public:
-  Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream, int slots,
-          int context);
+  Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream,
+          const WorkspaceSizes& sizes, int context);
   ~Forward();
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;
@@ -32,14 +29,6 @@ class Forward {
   void run(const Pass& pass);
 
  private:
-  // What the device must know of a pass; of one fixed size, so that a graph can read it anywhere.
-  struct Inputs {
-    int32_t tokens[kMostRows];
-    int32_t slots[kMostRows];
-    int32_t visible[kMostRows];
-    int32_t wanted[kMostRows];
-  };
-
   // How the rows of a pass attend.
   struct Attention {
     bool alone;       // each row by itself (decode form)
@@ -50,6 +39,7 @@ class Forward {
   Attention plan(const Pass& pass);
   void layers(int rows, const Attention& attention);
   void attend(int layer, int rows, const Attention& attention);
+  void attend_alone(int layer, int first, int rows, int most_blocks, float scale);
   void logits(int first, int count);
   void linear(const Stack& stack, const Activations& in, float* out, bool add);
   void linear(const Matrix& matrix, const Activations& in, float* out, int stride, bool add);
@@ -62,11 +52,11 @@ class Forward {
   const Stream& stream_;
   HeadShape shape_;
   int most_blocks_;
-  size_t pairs_;  // query tiles there can be
+  int partial_rows_;  // that attend alone at once
 
-  DeviceArray<Inputs> inputs_;
+  DeviceArray<PassInputs> inputs_;
   DeviceArray<QueryTile> tiles_;
-  PinnedArray<Inputs> host_inputs_;
+  PinnedArray<PassInputs> host_inputs_;
   PinnedArray<QueryTile> host_tiles_;
   DeviceArray<float> cosines_, sines_;
   DeviceArray<float> residual_;

@@ -5,7 +5,9 @@
 // output is fixed by the shape alone: neither form, batch nor neighbours change a bit.
 #pragma once
 
+#include "../kv_layout.h"
 #include "../ops.h"
+#include "../workspace.h"
 #include "packed.cuh"
 
 namespace assay::cuda {
@@ -20,32 +22,6 @@ struct Activations {
   int rows = 0;
   int stride = 0;  // rows, rounded up to an even number
   int columns = 0;
-};
-
-// How keys and values of one head lie in a position block:
-//   keys    [128][padded]                     padded: head_dim rounded up to 32, zeros behind
-//   values  [128 / 32][head_dim / 8][32][8]   lane 4 g + t of part n holds positions 2t, 2t + 1, 8 + 2t, ...,
-//                                             24 + 2t, 25 + 2t of the 32 in dimension 8 n + g
-//   int8    key scale float[128], value scale float[128]
-// A lane of a half product (matrix.cuh) finds what it needs in one run of 16 bytes (8 for int8).
-struct KvLayout {
-  KvType type = KvType::f16;
-  int head_dim = 0;
-
-  __host__ __device__ int item_bytes() const { return type == KvType::f16 ? 2 : 1; }
-  __host__ __device__ int padded() const { return (head_dim + 31) / 32 * 32; }
-  __host__ __device__ int value_offset() const { return kPositionBlock * padded() * item_bytes(); }
-  __host__ __device__ int scale_offset() const { return value_offset() + kPositionBlock * head_dim * item_bytes(); }
-  __host__ __device__ int head_bytes() const {
-    return scale_offset() + (type == KvType::f16 ? 0 : 2 * kPositionBlock * static_cast<int>(sizeof(float)));
-  }
-  // Which item of the values position `position` of the block and dimension `d` is.
-  __host__ __device__ int value_index(int position, int d) const {
-    const int within = position % 32;
-    const int lane = d % 8 * 4 + within % 8 / 2;
-    const int part = position / 32 * (head_dim / 8) + d / 8;
-    return (part * 32 + lane) * 8 + within / 8 * 2 + within % 2;
-  }
 };
 
 // One layer of the cache, and where each row of a pass stands in it.
@@ -72,18 +48,6 @@ struct HeadShape {
   int rope_dim = 0;
   int stride = 0;  // of a row of queries, then keys, then values
 };
-
-// Consecutive (row, head) pairs of one key/value head, at most 16: pair f is row first_row + f / group,
-// head f % group of the group.
-struct QueryTile {
-  int32_t first_row;
-  int32_t first;
-  int32_t count;
-};
-
-constexpr int kMostDecodeRows = 8;    // of the decode form of qlinear
-constexpr int kTileQueries = 16;      // of an attention tile
-constexpr int kMostColumns = 131072;  // of a quantised row: its scales lie in shared memory
 
 // out[row][columns] = row tokens[row] of the table.
 void embed(const Matrix& table, const int32_t* tokens, int rows, float* out, cudaStream_t stream);

@@ -47,12 +47,6 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-size_t packed_bytes(TensorType type, int rows, int columns) {
-  size_t bytes = 0;
-  with_type(type, [&](auto kind) { bytes = Layout<kind()>::kBytes; });
-  return bytes * static_cast<size_t>(tile_count(rows)) * static_cast<size_t>(block_count(columns));
-}
-
 void pack(TensorType type, const uint8_t* source, int rows, int columns, int first, uint8_t* packed,
           cudaStream_t stream) {
   const TypeTraits source_type = traits(type);

@@ -16,13 +16,10 @@
 
 #include "../gguf.h"
 #include "../packed.h"
+#include "../tiles.h"
 #include "check.cuh"
 
 namespace assay::cuda {
-
-
-constexpr int kTileRows = 32;  // rows that lie together
-constexpr int kPlaneBytes = kTileRows * 16;
 
 struct Matrix {
   TensorType type = TensorType::f32;
@@ -41,6 +38,7 @@ struct Layout {
                                                              : 1;
   static constexpr int kScaleBytes = kMinimum ? 4 : kQuantised ? 2 : 0;  // of a row
   static constexpr int kBytes = kPlanes * kPlaneBytes + kTileRows * kScaleBytes;
+  static_assert(static_cast<size_t>(kBytes) == tile_bytes(kType), "what is planned is what is packed");
 };
 
 __host__ __device__ constexpr int block_count(int columns) { return columns / kBlock; }
@@ -64,9 +62,6 @@ void with_type(TensorType type, const Body& body) {
       unsupported(std::string("weights of type ") + traits(type).name + " are not served on this device");
   }
 }
-
-// Bytes of a matrix, padding included.
-size_t packed_bytes(TensorType type, int rows, int columns);
 
 // Packs `rows` rows of a matrix as they lie in a GGUF file (`source`, in device memory) into rows
 // `first` and on of a packed one. Rows that nobody packs must be zero.

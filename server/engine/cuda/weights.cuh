@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../config.h"
-#include "../model_file.h"
+#include "../device_weights.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
@@ -27,9 +26,8 @@ struct Layer {
 
 class Weights {
  public:
-  // Error naming the tensor when one is missing, has another shape, or is one that this
-  // architecture does not have.
-  Weights(const ModelFile& file, const Config& config, const Stream& stream);
+  // Uploads what is planned; the file may go then.
+  Weights(const DeviceWeights& planned, const Stream& stream);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Matrix& embedding() const { return embedding_; }
@@ -42,7 +40,7 @@ class Weights {
   class Loader;
 
   std::vector<DeviceArray<uint8_t>> matrices_;
-  std::vector<DeviceArray<float>> norms_;
+  std::vector<DeviceArray<float>> vectors_;
   std::vector<Layer> layers_;
   Matrix embedding_;
   Matrix head_;

@@ -1,0 +1,65 @@
+#include "upload.cuh"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../mapping.h"
+#include "../row_source.h"
+
+namespace assay::cuda {
+
+Upload::Upload(const DeviceWeights& weights, const Stream& stream)
+    : stream_(stream),
+      piece_bytes_(weights.piece_bytes()),
+      staged_(piece_bytes_),
+      pinned_(kBuffers * piece_bytes_) {
+  for (cudaEvent_t& event : taken_) ASSAY_CUDA(cudaEventCreate(&event));
+}
+
+Upload::~Upload() {
+  cudaStreamSynchronize(stream_.get());  // it may still read the buffers
+  for (cudaEvent_t event : taken_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+}
+
+int Upload::next() {
+  turn_ = (turn_ + 1) % kBuffers;
+  ASSAY_CUDA(cudaEventSynchronize(taken_[turn_]));
+  return turn_;
+}
+
+void Upload::send(int buffer, uint8_t* to, size_t bytes) {
+  stream_.upload(to, pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, bytes);
+  ASSAY_CUDA(cudaEventRecord(taken_[buffer], stream_.get()));
+}
+
+void Upload::matrix(const MatrixPlan& matrix, uint8_t* packed) {
+  stream_.zero(packed, matrix.bytes());
+  int row = 0;
+  for (const Tensor* tensor : matrix.tensors) {
+    const int rows = static_cast<int>(tensor->rows);
+    const int most = rows_in_piece(*tensor);
+    for (int first = 0; first < rows; first += most) {
+      const int count = std::min(most, rows - first);
+      const size_t bytes = row_bytes(*tensor) * static_cast<size_t>(count);
+      const uint8_t* source = read_rows(*tensor, first, count, room_);
+      const bool own = source != room_.data();  // the file's bytes as they lie there
+      if (own) will_read(source + bytes, bytes);
+      const int buffer = next();
+      std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, source, bytes);
+      if (own) done_reading(source, bytes);
+      send(buffer, staged_.data(), bytes);
+      pack(matrix.type, staged_.data(), count, matrix.columns, row + first, packed, stream_.get());
+    }
+    row += rows;
+  }
+}
+
+void Upload::vector(const VectorPlan& vector, float* to) {
+  const int buffer = next();
+  std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, vector.tensor->data, vector.bytes());
+  send(buffer, reinterpret_cast<uint8_t*>(to), vector.bytes());
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,78 @@
+// Which of a model's tensors a device keeps, and how: what loading uploads, and what a plan counts.
+//
+// Matrices that read the same activations form a stack, one below the other in one output row; those of a
+// stack that follow each other with one type are one matrix. Everything else is a vector of floats.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config.h"
+#include "model_file.h"
+#include "tiles.h"
+
+namespace assay {
+
+// Rows of tensors of one type, one below the other.
+struct MatrixPlan {
+  TensorType type = TensorType::f32;
+  int rows = 0;
+  int columns = 0;
+  std::vector<const Tensor*> tensors;
+
+  size_t bytes() const { return packed_bytes(type, rows, columns); }
+};
+
+struct StackPlan {
+  std::vector<MatrixPlan> parts;
+  int rows = 0;
+};
+
+struct VectorPlan {
+  const Tensor* tensor = nullptr;
+  int count = 0;
+
+  size_t bytes() const { return static_cast<size_t>(count) * sizeof(float); }
+};
+
+struct LayerTensors {
+  VectorPlan attention_norm;
+  VectorPlan ffn_norm;
+  StackPlan qkv;      // queries, keys, values
+  StackPlan gate_up;
+  StackPlan output, down;  // of one part
+};
+
+class DeviceWeights {
+ public:
+  // Error naming the tensor when one is missing, has another shape, or is one that this architecture does
+  // not have. The tensors are the file's: it must outlive this.
+  DeviceWeights(const ModelFile& file, const Config& config);
+
+  const std::vector<LayerTensors>& layers() const { return layers_; }
+  const VectorPlan& output_norm() const { return output_norm_; }
+  const MatrixPlan& embedding() const { return embedding_; }
+  const MatrixPlan* head() const { return tied_ ? nullptr : &head_; }  // nullptr: the embedding is the head too
+
+  uint64_t bytes() const { return bytes_; }                    // of all of them on the device
+  uint64_t bytes_per_step() const { return bytes_per_step_; }  // of the matrices that every step reads
+  bool has_floats() const { return has_floats_; }              // among the matrices
+
+  // The file's bytes that go to the device at once while it is loaded: whole rows.
+  size_t piece_bytes() const { return piece_bytes_; }
+
+ private:
+  class Finder;
+
+  std::vector<LayerTensors> layers_;
+  VectorPlan output_norm_;
+  MatrixPlan embedding_;
+  MatrixPlan head_;
+  bool tied_ = true;
+  bool has_floats_ = false;
+  size_t piece_bytes_ = 0;
+  uint64_t bytes_ = 0;
+  uint64_t bytes_per_step_ = 0;
+};
+
+}  // namespace assay

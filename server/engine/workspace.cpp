@@ -1,0 +1,54 @@
+#include "workspace.h"
+
+#include <algorithm>
+
+namespace assay {
+namespace {
+
+constexpr size_t kPartialBytes = size_t{128} << 20;  // of partial results, unless one row's are more
+constexpr size_t kQuantisedBytes = 16;
+constexpr size_t kScaleBytes = 2 * sizeof(float);
+
+size_t times(int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); }
+
+int blocks_of(int64_t positions) { return static_cast<int>((positions + kPositionBlock - 1) / kPositionBlock); }
+
+}  // namespace
+
+CacheSizes::CacheSizes(const Config& config, KvType type, int slots, int context, int64_t positions)
+    : layout{type, config.head_dim},
+      layer_bytes(int64_t{layout.head_bytes()} * config.kv_heads),
+      block_bytes(layer_bytes * config.layers),
+      slot_blocks(blocks_of(context)),
+      blocks(times(slots, slot_blocks)),
+      table_entries(blocks) {
+  // Every slot may have begun a block that it does not fill.
+  if (positions != 0) blocks = std::min(blocks, static_cast<size_t>(positions / kPositionBlock + slots));
+}
+
+WorkspaceSizes::WorkspaceSizes(const Config& config, int slots, int context) {
+  const int stride = config.q_width() + 2 * config.kv_width();
+  const int widest = std::max(std::max(config.width, config.q_width()), config.ffn);
+  const size_t row_partials = times(config.heads, blocks_of(context)) * partial_floats(config.head_dim);
+  const size_t room = std::max<size_t>(kPartialBytes / sizeof(float) / row_partials, 1);
+  partial_rows = static_cast<int>(
+      std::min(room, static_cast<size_t>(std::max(std::min(slots, kMostRows), kMostDecodeRows))));
+  tiles = times(kMostRows, config.heads / config.kv_heads) / kTileQueries + kMostRows;
+  angles = times(context, config.rope_dim / 2);
+  residual = times(kMostRows, config.width);
+  heads = times(kMostRows, std::max(stride, 2 * config.ffn));
+  attended = times(kMostRows, config.q_width());
+  partials = row_partials * static_cast<size_t>(partial_rows);
+  x = times(kMostRows, widest);
+  quantised = x / kQuantisedBytes;
+  scales = x / kBlock;
+  logits = times(kMostLogitRows, config.vocabulary);
+}
+
+size_t WorkspaceSizes::bytes() const {
+  const size_t floats = 2 * angles + residual + heads + attended + partials + x + logits;
+  return sizeof(PassInputs) + tiles * sizeof(QueryTile) + floats * sizeof(float) + 2 * quantised * kQuantisedBytes +
+         scales * kScaleBytes + kMostLogitRows * sizeof(int32_t);
+}
+
+}  // namespace assay

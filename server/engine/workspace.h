@@ -1,0 +1,71 @@
+// How much memory a device's passes and its cache take, as counts of what each array holds: the one place
+// where cuda/forward.cu and cuda/cache.cu find their sizes, and from which a plan adds them up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "config.h"
+#include "kv_layout.h"
+
+namespace assay {
+
+constexpr int kMostRows = 1024;       // of a pass
+constexpr int kMostLogitRows = 64;    // whose logits are computed together
+constexpr int kMostDecodeRows = 8;    // of the decode form of a linear operation
+constexpr int kTileQueries = 16;      // of an attention tile
+constexpr int kMostColumns = 131072;  // of a quantised row: its scales lie in shared memory
+
+// What a device must know of a pass; of one fixed size, so that a graph can read it anywhere.
+struct PassInputs {
+  int32_t tokens[kMostRows];
+  int32_t slots[kMostRows];
+  int32_t visible[kMostRows];
+  int32_t wanted[kMostRows];
+};
+
+// Consecutive (row, head) pairs of one key/value head, at most kTileQueries: pair f is row first_row + f / group,
+// head f % group of the group.
+struct QueryTile {
+  int32_t first_row;
+  int32_t first;
+  int32_t count;
+};
+
+// Keys and values of every slot.
+struct CacheSizes {
+  // `positions` are what all slots hold together at most; 0: as many as they have room for.
+  CacheSizes(const Config& config, KvType type, int slots, int context, int64_t positions);
+
+  size_t pool_bytes() const { return blocks * static_cast<size_t>(block_bytes); }
+  size_t bytes() const { return pool_bytes() + table_entries * sizeof(int32_t); }
+
+  KvLayout layout;
+  int64_t layer_bytes;   // of a position block
+  int64_t block_bytes;   // of all layers
+  int slot_blocks;       // of a slot at most
+  size_t blocks;         // of the pool
+  size_t table_entries;  // [slot][slot_blocks]
+};
+
+// What a pass computes in; the counts are of the items named.
+struct WorkspaceSizes {
+  WorkspaceSizes(const Config& config, int slots, int context);
+
+  size_t bytes() const;
+
+  int partial_rows;  // whose attention's partial results there is room for at once
+
+  size_t tiles;       // QueryTile
+  size_t angles;      // float, of cosines; as many of sines
+  size_t residual;    // float
+  size_t heads;       // float: queries, keys, values; then gate and up
+  size_t attended;    // float
+  size_t partials;    // float
+  size_t x;           // float: activations of matrices of floats
+  size_t quantised;   // sixteen bytes; as many of residuals
+  size_t scales;      // two floats
+  size_t logits;      // float
+};
+
+}  // namespace assay
