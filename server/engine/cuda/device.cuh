@@ -23,6 +23,7 @@
 template <typename T>
 class Shared {
  public:
+  Shared() = default;  // of nothing, to be assigned
   __device__ Shared(unsigned char* bytes, int) : data_(reinterpret_cast<T*>(bytes)) {}
   __device__ explicit Shared(T* data) : data_(data) {}
 
@@ -36,7 +37,7 @@ class Shared {
   __device__ T* at(int index) const { return data_ + index; }
 
  private:
-  T* data_;
+  T* data_ = nullptr;
 };
 
 // Hands out 16-byte-aligned arrays of a region, in one order for every thread.

@@ -98,7 +98,7 @@ void Forward::linear(const Stack& stack, const Activations& in, float* out, bool
 void Forward::attend(int layer, int rows, const Attention& attention) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   const KvView kv = cache_.view(layer, inputs_.data()->slots, inputs_.data()->visible);
-  place_heads(heads_.data(), rows, shape_, cosines_.data(), sines_.data(), kv, stream_.get());
+  place_heads(heads_.data(), rows, shape_, {}, cosines_.data(), sines_.data(), kv, stream_.get());
   if (attention.alone) {
     for (int first = 0; first < rows; first += partial_rows_) {
       attend_alone(layer, first, std::min(partial_rows_, rows - first), attention.most_blocks, scale);

@@ -1,7 +1,8 @@
-// rope and kv_write: the heads of each row, rotated in place and put into the cache; one block of threads a row.
+// head norm, rope and kv_write: the heads of each row, rotated in place and put into the cache; one block of threads a row.
 //
-// Rope turns the interleaved pairs (2i, 2i + 1) of the first rope_dim values of each
-// query and key head by the angles of the row's position. Then a warp takes the keys
+// A warp takes a query or key head: it is normed where the model does so, and rope turns
+// pairs of its first rope_dim values by the angles of the row's position: the interleaved
+// (2i, 2i + 1), or the halves (i, i + rope_dim / 2). Then a warp takes the keys
 // or the values of one head and narrows them: to halves, clamped to finite, or to
 // int8 with one scale (max|x| / 127, rounded to nearest, ties to even).
 #include "kernels.cuh"
@@ -12,10 +13,20 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
-__device__ __forceinline__ void rotate(float* head, int pair, float cosine, float sine) {
-  const float a = head[2 * pair], b = head[2 * pair + 1];
-  head[2 * pair] = __fmaf_rn(a, cosine, -(b * sine));
-  head[2 * pair + 1] = __fmaf_rn(a, sine, b * cosine);
+__device__ __forceinline__ void rotate(float& first, float& second, float cosine, float sine) {
+  const float a = first, b = second;
+  first = __fmaf_rn(a, cosine, -(b * sine));
+  second = __fmaf_rn(a, sine, b * cosine);
+}
+
+// x / sqrt(mean(x^2) + epsilon) * weight, by a warp in place.
+__device__ __forceinline__ void norm_head(float* head, int width, const float* weight, float epsilon) {
+  float squares = 0.0f;
+  for (int d = lane_index(); d < width; d += kWarp) squares = __fmaf_rn(head[d], head[d], squares);
+  const float mean = __fdiv_rn(warp_sum(squares), static_cast<float>(width));
+  const float inverse = __fdiv_rn(1.0f, __fsqrt_rn(mean + epsilon));
+  for (int d = lane_index(); d < width; d += kWarp) head[d] = head[d] * inverse * weight[d];
+  __syncwarp();
 }
 
 // One head's keys (`values` false) or values of one position; `index` says where dimension d goes.
@@ -42,15 +53,21 @@ __device__ __forceinline__ void store_bytes(const float* from, int count, int wi
 
 template <KvType kType>
 __global__ void __launch_bounds__(kThreads)
-    place_rows(float* qkv, HeadShape shape, const float* __restrict__ cosines, const float* __restrict__ sines,
-               KvView kv) {
+    place_rows(float* qkv, HeadShape shape, HeadNorms norms, const float* __restrict__ cosines,
+               const float* __restrict__ sines, KvView kv) {
   const int row = static_cast<int>(blockIdx.x), position = kv.visible[row] - 1;
   float* const values = qkv + static_cast<int64_t>(row) * shape.stride;
   const int half = shape.rope_dim / 2;
   const float* cosine = cosines + static_cast<int64_t>(position) * half;
   const float* sine = sines + static_cast<int64_t>(position) * half;
-  for (int i = static_cast<int>(threadIdx.x); i < (shape.heads + shape.kv_heads) * half; i += kThreads) {
-    rotate(values + i / half * shape.head_dim, i % half, cosine[i % half], sine[i % half]);
+  const int step = shape.halves ? half : 1, spread = shape.halves ? 1 : 2;
+  for (int index = warp_index(); index < shape.heads + shape.kv_heads; index += kWarps) {
+    float* const head = values + index * shape.head_dim;
+    const float* weight = index < shape.heads ? norms.query : norms.key;
+    if (weight != nullptr) norm_head(head, shape.head_dim, weight, norms.epsilon);
+    for (int i = lane_index(); i < half; i += kWarp) {
+      rotate(head[i * spread], head[i * spread + step], cosine[i], sine[i]);
+    }
   }
   __syncthreads();
   const KvLayout layout = kv.layout;
@@ -74,13 +91,13 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void place_heads(float* qkv, int rows, const HeadShape& shape, const float* cosines, const float* sines,
-                 const KvView& kv, cudaStream_t stream) {
+void place_heads(float* qkv, int rows, const HeadShape& shape, const HeadNorms& norms, const float* cosines,
+                 const float* sines, const KvView& kv, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(rows));
   if (kv.layout.type == KvType::f16) {
-    ASSAY_LAUNCH((place_rows<KvType::f16>), grid, kThreads, 0, stream, qkv, shape, cosines, sines, kv);
+    ASSAY_LAUNCH((place_rows<KvType::f16>), grid, kThreads, 0, stream, qkv, shape, norms, cosines, sines, kv);
   } else {
-    ASSAY_LAUNCH((place_rows<KvType::int8>), grid, kThreads, 0, stream, qkv, shape, cosines, sines, kv);
+    ASSAY_LAUNCH((place_rows<KvType::int8>), grid, kThreads, 0, stream, qkv, shape, norms, cosines, sines, kv);
   }
 }
 

@@ -47,6 +47,14 @@ struct HeadShape {
   int head_dim = 0;
   int rope_dim = 0;
   int stride = 0;  // of a row of queries, then keys, then values
+  bool halves = false;  // rope turns i with i + rope_dim / 2, not 2i with 2i + 1
+};
+
+// RMSNorm of each query and key head before rope; null: none.
+struct HeadNorms {
+  const float* query = nullptr;  // [head_dim]
+  const float* key = nullptr;
+  float epsilon = 0.0f;
 };
 
 // out[row][columns] = row tokens[row] of the table.
@@ -59,6 +67,12 @@ void rmsnorm(const float* x, int stride, const int32_t* indices, const float* we
 void quantise(const float* x, int stride, int refinements, const Activations& out, cudaStream_t stream);
 void silu_mul(const float* gate, const float* up, int stride, int refinements, const Activations& out,
               cudaStream_t stream);
+// x / (1 + exp(-gate)).
+void sigmoid_mul(const float* x, int stride, const float* gate, int gate_stride, int refinements,
+                 const Activations& out, cudaStream_t stream);
+// Each head of `width` values normed by itself with weight[width], then times silu(gate).
+void gated_norm(const float* x, int stride, const float* weight, float epsilon, int width, const float* gate,
+                int gate_stride, int refinements, const Activations& out, cudaStream_t stream);
 
 // out[row][first + i] = row `row` times row i of the matrix, added to what is there when `add`.
 void qlinear_decode(const Matrix& matrix, const Activations& in, float* out, int stride, bool add,
@@ -66,9 +80,9 @@ void qlinear_decode(const Matrix& matrix, const Activations& in, float* out, int
 void qlinear_prefill(const Matrix& matrix, const Activations& in, float* out, int stride, bool add,
                      cudaStream_t stream);
 
-// Rotates queries and keys of each row in place and stores its keys and values at its position.
-void place_heads(float* qkv, int rows, const HeadShape& shape, const float* cosines, const float* sines,
-                 const KvView& kv, cudaStream_t stream);
+// Norms and rotates queries and keys of each row in place and stores its keys and values at its position.
+void place_heads(float* qkv, int rows, const HeadShape& shape, const HeadNorms& norms, const float* cosines,
+                 const float* sines, const KvView& kv, cudaStream_t stream);
 
 // Attention of each row by itself: partial results [row][head][most_blocks][head_dim + kPartialTail] of its blocks
 // (`most_blocks` of them are launched, those it does not see end at once), then their fold to out[row][heads][head_dim].

@@ -5,52 +5,12 @@
 #include <vector>
 
 #include "../assay_ops.h"
-#include "../border.h"
 #include "assay_cuda.cuh"
-#include "device_name.cuh"
 #include "kernels.cuh"
+#include "op_bench.cuh"
 
 namespace assay::cuda {
 namespace {
-
-// A device with a stream, and arrays that go and come on it.
-class Bench {
- public:
-  explicit Bench(const char* isa) { use_device(isa); }
-
-  cudaStream_t stream() const { return stream_.get(); }
-
-  template <typename T>
-  DeviceArray<T> given(const T* values, size_t count) const {
-    DeviceArray<T> array(count);
-    stream_.upload(array.data(), values, count);
-    stream_.wait();
-    return array;
-  }
-
-  template <typename T>
-  DeviceArray<T> zeros(size_t count) const {
-    DeviceArray<T> array(count);
-    stream_.zero(array.data(), array.bytes());
-    return array;
-  }
-
-  template <typename T>
-  void take(T* values, const DeviceArray<T>& array) const {
-    stream_.download(values, array.data(), array.count());
-    stream_.wait();
-  }
-
- private:
-  Stream stream_;
-};
-
-template <typename Body>
-int32_t with_bench(const char* isa, const Body& body) {
-  return guarded(nullptr, 0, [&] { body(Bench(isa)); });
-}
-
-size_t size_of(int a) { return static_cast<size_t>(a); }
 
 struct PackedCopy {
   PackedCopy(const Bench& bench, uint32_t type, const uint8_t* source, int rows, int columns) {
@@ -125,7 +85,7 @@ struct FilledCache {
     const DeviceArray<float> given = bench.given(rows.data(), rows.size());
     view = {layout, pool.data(), layout.head_bytes(), 0, table.data(), blocks, row_slots.data(), row_visible.data()};
     const HeadShape shape{0, 1, head_dim, 0, 2 * head_dim};
-    place_heads(given.data(), positions, shape, given.data(), given.data(), view, bench.stream());
+    place_heads(given.data(), positions, shape, {}, given.data(), given.data(), view, bench.stream());
     std::vector<uint8_t> unused(1);
     bench.take(unused.data(), bench.zeros<uint8_t>(1));  // the rows' arrays are read until here
   }
@@ -233,7 +193,7 @@ int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const floa
     nowhere.layout.head_dim = rope_dim;
     nowhere.visible = visible.data();
     const HeadShape shape{1, 0, rope_dim, rope_dim, rope_dim};
-    place_heads(given.data(), 1, shape, cosines.data(), sines.data(), nowhere, bench.stream());
+    place_heads(given.data(), 1, shape, {}, cosines.data(), sines.data(), nowhere, bench.stream());
     bench.take(head, given);
   });
 }

@@ -1,6 +1,7 @@
-// rmsnorm, quantise, silu_mul: rows of values as activations (kernels.cuh); one block of threads a row.
+// rmsnorm, quantise, silu_mul, sigmoid_mul, gated_norm: rows of values as activations (kernels.cuh); one block of
+// threads a row.
 //
-// The three differ in where a value comes from. A warp takes a block of 32 values,
+// They differ in where a value comes from. A warp takes a block of 32 values,
 // a value a lane. Which blocks are refined is known when all scales are: the values
 // are computed again for their residuals, which costs less than keeping them.
 #include "kernels.cuh"
@@ -10,6 +11,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
+
+__device__ __forceinline__ float silu(float x) { return __fdiv_rn(x, 1.0f + exponential(-x)); }
 
 // x / sqrt(mean(x^2) + epsilon) * weight
 struct Normed {
@@ -21,6 +24,7 @@ struct Normed {
   const float* row = nullptr;
   float inverse = 0.0f;
 
+  __host__ __device__ int shared_floats(int) const { return kWarps; }
   __device__ void prepare(int index, int n, Shared<float> parts) {
     row = x + static_cast<int64_t>(indices == nullptr ? index : indices[index]) * stride;
     float squares = 0.0f;
@@ -40,6 +44,7 @@ struct Plain {
   int stride;
   const float* row = nullptr;
 
+  __host__ __device__ int shared_floats(int) const { return 0; }
   __device__ void prepare(int index, int, Shared<float>) { row = x + static_cast<int64_t>(index) * stride; }
   __device__ float value(int i) const { return row[i]; }
 };
@@ -51,10 +56,58 @@ struct Gated {
   int stride;
   int64_t offset = 0;
 
+  __host__ __device__ int shared_floats(int) const { return 0; }
   __device__ void prepare(int index, int, Shared<float>) { offset = static_cast<int64_t>(index) * stride; }
+  __device__ float value(int i) const { return silu(gate[offset + i]) * up[offset + i]; }
+};
+
+// x / (1 + exp(-gate))
+struct Sigmoid {
+  const float* x;
+  int stride;
+  const float* gate;
+  int gate_stride;
+  const float* row = nullptr;
+  const float* gates = nullptr;
+
+  __host__ __device__ int shared_floats(int) const { return 0; }
+  __device__ void prepare(int index, int, Shared<float>) {
+    row = x + static_cast<int64_t>(index) * stride;
+    gates = gate + static_cast<int64_t>(index) * gate_stride;
+  }
+  __device__ float value(int i) const { return row[i] * __fdiv_rn(1.0f, 1.0f + exponential(-gates[i])); }
+};
+
+// Each head by itself: x / sqrt(mean(x^2) + epsilon) * weight, then times silu(gate). A warp takes a head's mean.
+struct NormedHeads {
+  const float* x;
+  int stride;
+  const float* weight;
+  float epsilon;
+  int width;  // of a head
+  const float* gate;
+  int gate_stride;
+  const float* row = nullptr;
+  const float* gates = nullptr;
+  Shared<float> inverse = {};
+
+  __host__ __device__ int shared_floats(int n) const { return n / width; }
+  __device__ void prepare(int index, int n, Shared<float> heads) {
+    row = x + static_cast<int64_t>(index) * stride;
+    gates = gate + static_cast<int64_t>(index) * gate_stride;
+    inverse = heads;
+    for (int head = warp_index(); head < n / width; head += kWarps) {
+      float squares = 0.0f;
+      for (int d = lane_index(); d < width; d += kWarp) {
+        squares = __fmaf_rn(row[head * width + d], row[head * width + d], squares);
+      }
+      const float mean = __fdiv_rn(warp_sum(squares), static_cast<float>(width));
+      if (lane_index() == 0) inverse.put(head, __fdiv_rn(1.0f, __fsqrt_rn(mean + epsilon)));
+    }
+    __syncthreads();
+  }
   __device__ float value(int i) const {
-    const float x = gate[offset + i];
-    return __fdiv_rn(x, 1.0f + exponential(-x)) * up[offset + i];
+    return row[i] * inverse.get(i / width) * weight[i % width] * silu(gates[i]);
   }
 };
 
@@ -80,8 +133,8 @@ __device__ __forceinline__ bool is_refined(Shared<float> scales, int blocks, int
 template <typename Source>
 __global__ void __launch_bounds__(kThreads) quantise_rows(Source source, int refinements, Activations out) {
   ASSAY_DYNAMIC_SHARED(arena);
-  const Shared<float> parts = arena.template take<float>(kWarps);
   const int row = static_cast<int>(blockIdx.x), n = out.columns, blocks = (n + kBlock - 1) / kBlock;
+  const Shared<float> parts = arena.template take<float>(source.shared_floats(n));
   const Shared<float> scales = arena.template take<float>(blocks);
   source.prepare(row, n, parts);
   for (int block = warp_index(); block < blocks; block += kWarps) {
@@ -115,7 +168,8 @@ __global__ void __launch_bounds__(kThreads) quantise_rows(Source source, int ref
 template <typename Source>
 void run(const Source& source, int refinements, const Activations& out, cudaStream_t stream) {
   const size_t blocks = static_cast<size_t>((out.columns + kBlock - 1) / kBlock);
-  const size_t shared = (static_cast<size_t>(kWarps) + (blocks + 3) / 4 * 4) * sizeof(float);
+  const size_t parts = static_cast<size_t>(source.shared_floats(out.columns));
+  const size_t shared = ((parts + 3) / 4 + (blocks + 3) / 4) * 4 * sizeof(float);
   ASSAY_LAUNCH((quantise_rows<Source>), dim3(static_cast<unsigned>(out.rows)), kThreads, shared, stream, source,
                refinements, out);
 }
@@ -134,6 +188,16 @@ void quantise(const float* x, int stride, int refinements, const Activations& ou
 void silu_mul(const float* gate, const float* up, int stride, int refinements, const Activations& out,
               cudaStream_t stream) {
   run(Gated{gate, up, stride}, refinements, out, stream);
+}
+
+void sigmoid_mul(const float* x, int stride, const float* gate, int gate_stride, int refinements,
+                 const Activations& out, cudaStream_t stream) {
+  run(Sigmoid{x, stride, gate, gate_stride}, refinements, out, stream);
+}
+
+void gated_norm(const float* x, int stride, const float* weight, float epsilon, int width, const float* gate,
+                int gate_stride, int refinements, const Activations& out, cudaStream_t stream) {
+  run(NormedHeads{x, stride, weight, epsilon, width, gate, gate_stride}, refinements, out, stream);
 }
 
 }  // namespace assay::cuda

@@ -47,7 +47,7 @@ def test_a_spill_in_the_log_is_seen(tmp_path: Path) -> None:
 
 def test_the_library_has_the_whole_interface_and_says_what_is_missing(library: Path) -> None:
     loaded = ctypes.CDLL(str(library))
-    for header in ("assay_engine.h", "assay_ops.h", "cuda/assay_cuda.cuh"):
+    for header in ("assay_engine.h", "assay_ops.h", "assay_hybrid_ops.h", "cuda/assay_cuda.cuh"):
         text = (build.SOURCES / header).read_text()
         for line in text.splitlines():
             if line.startswith("ASSAY_EXPORT"):

@@ -35,6 +35,7 @@ void copy_wait(int groups_left);
 template <typename T>
 class Shared {
  public:
+  Shared() = default;  // of nothing, to be assigned
   Shared(size_t offset, size_t count) : offset_(offset), count_(count) {
     static_assert(sizeof(T) % 4 == 0, "shared memory is watched in words");
   }
@@ -71,8 +72,8 @@ class Shared {
   }
 
  private:
-  size_t offset_;
-  size_t count_;
+  size_t offset_ = 0;
+  size_t count_ = 0;
 };
 
 // Hands out 16-byte-aligned arrays of a region, in one order for every thread.
