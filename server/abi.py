@@ -15,11 +15,44 @@ import numpy.typing as npt
 
 from server.build import EngineArgumentError, EngineError
 
-_VERSION = 2
+_VERSION = 3
 _BAD_ARGUMENT = 3
 _MESSAGE_BYTES = 1024
 
 Handle = ctypes.c_void_p
+
+
+class Metadata(ctypes.Structure):
+    """assay_metadata: one metadata entry as it lies in the file."""
+
+    _fields_ = (
+        ("key", ctypes.c_void_p),
+        ("key_size", ctypes.c_uint64),
+        ("bytes", ctypes.c_void_p),
+        ("byte_size", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("type", ctypes.c_uint32),
+        ("item_type", ctypes.c_uint32),
+    )
+
+
+class TensorSource(ctypes.Structure):
+    """assay_tensor_source: where and how a tensor lies that is in no GGUF file."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("path", ctypes.c_char_p),
+        ("offset", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("scale_path", ctypes.c_char_p),
+        ("scale_offset", ctypes.c_uint64),
+        ("scale_size", ctypes.c_uint64),
+        ("columns", ctypes.c_uint64),
+        ("rows", ctypes.c_uint64),
+        ("type", ctypes.c_uint32),
+        ("storage", ctypes.c_uint32),
+        ("factor", ctypes.c_float),
+    )
 
 
 class Options(ctypes.Structure):
@@ -32,6 +65,10 @@ class Options(ctypes.Structure):
         ("threads", ctypes.c_int32),
         ("slots", ctypes.c_int32),
         ("context", ctypes.c_int32),
+        ("tensors", ctypes.c_void_p),
+        ("tensor_count", ctypes.c_size_t),
+        ("metadata", ctypes.c_void_p),
+        ("metadata_count", ctypes.c_size_t),
     )
 
 
@@ -61,20 +98,6 @@ class Chunk(ctypes.Structure):
         ("slot", ctypes.c_int32),
         ("position", ctypes.c_int32),
         ("logits", ctypes.c_int32),
-    )
-
-
-class Metadata(ctypes.Structure):
-    """assay_metadata: one metadata entry as it lies in the file."""
-
-    _fields_ = (
-        ("key", ctypes.c_void_p),
-        ("key_size", ctypes.c_uint64),
-        ("bytes", ctypes.c_void_p),
-        ("byte_size", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("type", ctypes.c_uint32),
-        ("item_type", ctypes.c_uint32),
     )
 
 

@@ -32,7 +32,15 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
 _VIRTUAL = "compute_80"
 # Of the CPU's engine.
 _SHARED_SOURCES = (
-    *("config.cpp", "device_weights.cpp", "gguf.cpp", "mapping.cpp", "metadata.cpp", "model_file.cpp"),
+    *(
+        "config.cpp",
+        "description.cpp",
+        "device_weights.cpp",
+        "gguf.cpp",
+        "mapping.cpp",
+        "metadata.cpp",
+        "model_file.cpp",
+    ),
     *("row_source.cpp", "tensor_type.cpp", "workspace.cpp"),
 )
 _CUDA_ROOM = "cuda"

@@ -1,4 +1,4 @@
-"""The engine as Python sees it: a model file, slots, and one batch at a time.
+"""The engine as Python sees it: a model, slots, and one batch at a time.
 
 Contract: a token's logits are the same bytes whatever else is in its step,
 however its prompt was cut into chunks, and at any number of threads; they
@@ -24,6 +24,8 @@ import numpy.typing as npt
 from server import abi
 from server.build import EngineArgumentError, EngineBuild, EngineError, ensure_built
 from server.build_cuda import ensure_built_cuda, ensure_built_emulated
+from server.checkpoint import Checkpoint, read
+from server.description import Description
 
 __all__ = ["Chunk", "Engine", "EngineArgumentError", "EngineBuild", "EngineError", "StepResult"]
 
@@ -63,7 +65,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Path,
+        model: Path | Checkpoint,
         *,
         threads: int | None = None,
         slots: int = 8,
@@ -72,10 +74,10 @@ class Engine:
         kv: Literal["f16", "int8"] = "f16",
         device: Literal["cpu", "cuda", "cuda-emulated"] = "cpu",
     ) -> None:
-        """Loads a GGUF file, compiling the library first when needed.
+        """Loads a model, compiling the library first when needed.
 
         Args:
-            model: the file.
+            model: a GGUF file, a directory of safetensors files, or such a directory already read.
             threads: computing threads; the number of usable cores by default.
             slots: sequences held at once.
             context: positions a slot can hold; the smaller of the model's and 8192 by default.
@@ -84,20 +86,25 @@ class Engine:
             device: what computes; "cuda" is the first GPU that the driver shows, and needs nvcc once.
 
         Raises:
-            EngineError: the file is not one this engine can serve, or memory is short; says why.
+            EngineError: the model is not one this engine can serve, or memory is short; says why.
         """
+        if isinstance(model, Path) and model.is_dir():
+            model = read(model)
         self._handle = abi.Handle()
         self._lock = threading.Lock()
         self.build: EngineBuild = _DEVICES[device]()
         self._library = abi.load(self.build.library)
         options = abi.Options(
-            os.fsencode(model),
+            os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
             None if isa is None else isa.encode(),
             kv.encode(),
             _int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
             _int32("slots", slots),
             _int32("context", 0 if context is None else context),
         )
+        description = Description(model) if isinstance(model, Checkpoint) else None
+        if description is not None:
+            description.fill(options)
         self._library.open(options, self._handle)
         try:
             info = self._library.describe(self._handle)
@@ -236,4 +243,4 @@ def _text(data: bytes, where: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise EngineError(f"the model file's {where} holds text that is not UTF-8: {error}") from error
+        raise EngineError(f"the model's {where} holds text that is not UTF-8: {error}") from error

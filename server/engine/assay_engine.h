@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ASSAY_ABI_VERSION 2
+#define ASSAY_ABI_VERSION 3
 #define ASSAY_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -25,7 +25,7 @@ extern "C" {
 
 typedef enum assay_status {
   ASSAY_OK = 0,
-  ASSAY_BAD_FILE = 1,     /* not a readable GGUF, or one that contradicts itself */
+  ASSAY_BAD_FILE = 1,     /* not a readable model, or one that contradicts itself */
   ASSAY_UNSUPPORTED = 2,  /* a well-formed file or request this build cannot serve */
   ASSAY_BAD_ARGUMENT = 3, /* the caller broke a rule of this header */
   ASSAY_NO_MEMORY = 4,
@@ -36,13 +36,65 @@ typedef enum assay_logits { ASSAY_LOGITS_NONE = 0, ASSAY_LOGITS_LAST = 1, ASSAY_
 
 typedef struct assay_engine assay_engine;
 
+/* One metadata entry, as it lies in the file (little endian), already checked
+ * to be whole. `type` and `item_type` are GGUF value types; for an array `type`
+ * is 9 and `bytes` holds `count` items, each string as a u64 length and bytes.
+ * Given by the engine it is the engine's and valid until assay_close; given to
+ * it, it must last as long as the call. */
+typedef struct assay_metadata {
+  const char* key;
+  uint64_t key_size;
+  const uint8_t* bytes;
+  uint64_t byte_size;
+  uint64_t count;
+  uint32_t type;
+  uint32_t item_type;
+} assay_metadata;
+
+/* How a tensor that assay_tensor_source describes lies in its file (little endian). */
+typedef enum assay_storage {
+  /* rows one behind the other, of the type F32 (0), F16 (1) or BF16 (30); no scales */
+  ASSAY_STORAGE_ROWS = 0,
+  /* compressed-tensors' pack-quantized: int32 [rows][columns / 8], eight nibbles each, the lowest bits
+   * first, 8 meaning zero; scales of 16 bits [rows][columns / 128]; type 1000 (F16 scales) or 1001 (BF16) */
+  ASSAY_STORAGE_PACKED = 1,
+  /* GPTQ's, without its zeros (all 8) and order (as it stands): int32 [columns / 8][rows]; scales of 16
+   * bits [columns / 128][rows]; type 1000 or 1001 */
+  ASSAY_STORAGE_GPTQ = 2,
+  /* compressed-tensors' nvfp4-pack-quantized: bytes [rows][columns / 2], two E2M1 values each, the low
+   * nibble first; E4M3 scales [rows][columns / 16], to be divided by `factor`; type 1002 */
+  ASSAY_STORAGE_NVFP4 = 3
+} assay_storage;
+
+/* One tensor of a model that is no GGUF file, by the name GGUF has for it. */
+typedef struct assay_tensor_source {
+  const char* name;
+  const char* path; /* of the file it lies in */
+  uint64_t offset;  /* of its first byte there */
+  uint64_t size;    /* in bytes, exactly what its shape, type and storage ask for */
+  const char* scale_path; /* NULL without scales */
+  uint64_t scale_offset;
+  uint64_t scale_size;
+  uint64_t columns; /* of the matrix as it is multiplied; a vector has one row */
+  uint64_t rows;
+  uint32_t type;    /* as GGUF numbers it, or one of assay_storage */
+  uint32_t storage; /* an assay_storage */
+  float factor;     /* above 0; 1 where the storage has none */
+} assay_tensor_source;
+
 typedef struct assay_options {
-  const char* path; /* the GGUF file */
+  const char* path; /* the GGUF file; not read where there are tensors */
   const char* isa;  /* "avx512", "avx2", "plain", or NULL: the best this CPU has */
   const char* kv;   /* keys and values as "f16" or "int8"; NULL: "f16" */
   int32_t threads;  /* 1 to 256 */
   int32_t slots;    /* sequences held at once, 1 to 1024 */
   int32_t context;  /* positions a slot can hold; 0: min(the model's, 8192) */
+  /* A model that is no GGUF file, as its author stores it: see architecture.md, "Where a model comes
+   * from". NULL: it is the GGUF file. Read during the call only. */
+  const assay_tensor_source* tensors;
+  size_t tensor_count;
+  const assay_metadata* metadata;
+  size_t metadata_count;
 } assay_options;
 
 typedef struct assay_info {
@@ -67,20 +119,6 @@ typedef struct assay_chunk {
   int32_t position; /* at most the slot's length: no gaps */
   int32_t logits;   /* an assay_logits */
 } assay_chunk;
-
-/* One metadata entry, as it lies in the file (little endian), already checked
- * to be whole. `type` and `item_type` are GGUF value types; for an array `type`
- * is 9 and `bytes` holds `count` items, each string as a u64 length and bytes.
- * Owned by the engine, valid until assay_close. */
-typedef struct assay_metadata {
-  const char* key;
-  uint64_t key_size;
-  const uint8_t* bytes;
-  uint64_t byte_size;
-  uint64_t count;
-  uint32_t type;
-  uint32_t item_type;
-} assay_metadata;
 
 ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size);
 ASSAY_EXPORT void assay_close(assay_engine* engine); /* NULL is allowed */

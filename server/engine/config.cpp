@@ -148,11 +148,11 @@ void read_delta(const Keys& keys, Config& config) {
 
 int Config::count(LayerKind kind) const { return static_cast<int>(std::count(kinds.begin(), kinds.end(), kind)); }
 
-Config read_config(const ModelFile& file, bool raw) {
+Config read_config(const ModelFile& file) {
   const std::string architecture = file.text("general.architecture");
   Config config{};
   config.architecture = known(architecture);
-  config.raw = raw;
+  config.raw = file.raw();
   const Keys keys(file, architecture);
   refuse_extensions(keys);
 

@@ -75,7 +75,7 @@ struct Config {
   int value_head_step() const { return raw ? 1 : delta.key_heads; }
 };
 
-// Error naming the key or architecture when a value is missing, absurd or not served. `raw`: see there.
-Config read_config(const ModelFile& file, bool raw = false);
+// Error naming the key or architecture when a value is missing, absurd or not served.
+Config read_config(const ModelFile& file);
 
 }  // namespace assay

@@ -7,9 +7,8 @@ namespace assay {
 
 Engine::Engine(const assay_options& options)
     : ops_(&select_ops(options.isa)), slots_(bounded("slots", options.slots, kMostSlots)) {
-  if (options.path == nullptr) bad_argument("no path");
   team_ = std::make_unique<Team>(bounded("threads", options.threads, kMostThreads));
-  const ModelFile file(options.path);  // gone after loading: the packed weights are the only copy
+  const ModelFile file(options);  // gone after loading: the packed weights are the only copy
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   weights_ = std::make_unique<Weights>(file, config_, *team_);

@@ -16,6 +16,9 @@
 
 namespace assay {
 
+// How a tensor's rows lie in its file: as they are in a GGUF, or as assay_storage says.
+enum class Storage : uint32_t { rows, packed, gptq, nvfp4 };
+
 struct Tensor {
   std::string name;
   TensorType type;
@@ -23,7 +26,9 @@ struct Tensor {
   uint64_t rows;     // product of all others
   uint32_t dimensions;
   const uint8_t* data;
-  size_t byte_size;
+  size_t byte_size;  // of all rows in row form (row_source.h)
+  Storage storage = Storage::rows;
+  const uint8_t* scales = nullptr;  // where they lie apart from the values
   float factor = 1;  // NVFP4: what its scales are divided by
 };
 

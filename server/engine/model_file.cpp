@@ -2,13 +2,20 @@
 
 #include <algorithm>
 
+#include "description.h"
 #include "error.h"
+#include "row_source.h"
 
 namespace assay {
 
-ModelFile::ModelFile(const std::string& path) {
-  files_.push_back(std::make_unique<Mapping>(path));
-  read_gguf(files_.back()->data(), files_.back()->size(), *this, tensors_);
+ModelFile::ModelFile(const assay_options& options) : raw_(options.tensors != nullptr) {
+  if (raw_) {
+    read_description(options);
+  } else {
+    if (options.path == nullptr) bad_argument("no path");
+    const Mapping& file = mapped(options.path);
+    read_gguf(file.data(), file.size(), *this, tensors_);
+  }
   index_tensors();
   check_layout();
 }
@@ -21,13 +28,37 @@ void ModelFile::index_tensors() {
   }
 }
 
+void ModelFile::read_description(const assay_options& options) {
+  if (options.metadata == nullptr) bad_argument("tensors without metadata");
+  for (size_t index = 0; index < options.metadata_count; ++index) add(described_metadata(options.metadata[index]));
+  const auto place = [&](const char* path) { return &mapped(path); };
+  for (size_t index = 0; index < options.tensor_count; ++index) {
+    tensors_.push_back(described_tensor(options.tensors[index], place));
+  }
+}
+
+const Mapping& ModelFile::mapped(const std::string& path) {
+  std::unique_ptr<Mapping>& file = files_[path];
+  if (file == nullptr) file = std::make_unique<Mapping>(path);
+  return *file;
+}
+
 void ModelFile::check_layout() const {
-  std::vector<const Tensor*> order;
-  for (const Tensor& tensor : tensors_) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->data < b->data; });
+  struct Range {
+    const uint8_t* start;
+    size_t size;
+    const Tensor* tensor;
+  };
+  std::vector<Range> order;
+  for (const Tensor& tensor : tensors_) {
+    order.push_back({tensor.data, stored_bytes(tensor), &tensor});
+    if (tensor.scales != nullptr) order.push_back({tensor.scales, scale_bytes(tensor), &tensor});
+  }
+  std::sort(order.begin(), order.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
   for (size_t index = 1; index < order.size(); ++index) {
-    if (order[index - 1]->data + order[index - 1]->byte_size > order[index]->data) {
-      bad_file("tensors " + quoted(order[index - 1]->name) + " and " + quoted(order[index]->name) + " overlap");
+    const Range& before = order[index - 1];
+    if (before.start + before.size > order[index].start) {
+      bad_file("tensors " + quoted(before.tensor->name) + " and " + quoted(order[index].tensor->name) + " overlap");
     }
   }
 }

@@ -6,11 +6,13 @@
 // loaded.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "assay_engine.h"
 #include "gguf.h"
 #include "mapping.h"
 #include "metadata.h"
@@ -19,17 +21,24 @@ namespace assay {
 
 class ModelFile : public MetadataTable {
  public:
-  // A GGUF file. Error: it is not to be read, contradicts itself or is of a kind not served.
-  explicit ModelFile(const std::string& path);
+  // The GGUF file at the options' path, or what their tensors and metadata describe.
+  // Error: it is not to be read, contradicts itself or is of a kind not served.
+  explicit ModelFile(const assay_options& options);
+
+  // Whether the tensors hold what the model's author stored, not what GGUF's converters make of it.
+  bool raw() const { return raw_; }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const Tensor* find_tensor(const std::string& name) const;  // nullptr when absent
 
  private:
+  void read_description(const assay_options& options);
+  const Mapping& mapped(const std::string& path);
   void index_tensors();
   void check_layout() const;
 
-  std::vector<std::unique_ptr<Mapping>> files_;
+  bool raw_ = false;
+  std::map<std::string, std::unique_ptr<Mapping>> files_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> names_;
 };

@@ -4,6 +4,10 @@
 // columns / block_values blocks of the tensor's type. Loaders read weights
 // through this alone and in pieces of at most kMostPieceBytes, so that a file is
 // never whole in memory.
+//
+// A safetensors author's forms (assay_storage in assay_engine.h) are translated:
+// the nibbles of 32 columns into the order that Q4_0 has, column j low and column
+// 16 + j high in byte j, with the scale in front of its block.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +31,12 @@ inline int rows_in_piece(const Tensor& tensor) {
   return static_cast<int>(rows < 1 ? 1 : rows < tensor.rows ? rows : tensor.rows);
 }
 
-// `count` rows from `first` on, row_bytes(tensor) each: the file's own bytes where they lie so, else
-// translated into `room`, which must live as long as they are read.
+// Bytes of the tensor's values as they lie in the file, and of its scales where those lie apart.
+size_t stored_bytes(const Tensor& tensor);
+size_t scale_bytes(const Tensor& tensor);
+
+// `count` rows from `first` on, row_bytes(tensor) each and aligned to 4 bytes: the file's own bytes where
+// they lie so, else translated into `room`, which must live as long as they are read.
 const uint8_t* read_rows(const Tensor& tensor, int first, int count, std::vector<uint8_t>& room);
 
 }  // namespace assay

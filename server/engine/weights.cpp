@@ -5,6 +5,7 @@
 #include <string>
 
 #include "error.h"
+#include "row_source.h"
 
 namespace assay {
 namespace {
@@ -63,11 +64,14 @@ class Packer {
     Pages arena(size_);
     for (const Source& source : sources_) source.packed->base = arena.data() + source.offset;
     team.run([&](Team::Member& member) {
+      std::vector<uint8_t> room;  // of this thread
       for (const Source& source : sources_) {
         const Packed& packed = *source.packed;
         member.phase(packed.panels(), [&](int index) {
           uint8_t* out = arena.data() + (packed.panel(index) - arena.data());
-          pack_panel(packed.type, source.tensor->data, packed.rows, packed.columns, index, out);
+          const int count = packed.rows_in(index);
+          const uint8_t* rows = read_rows(*source.tensor, index * kPanelRows, count, room);
+          pack_panel(packed.type, rows, count, packed.columns, 0, out);
         });
       }
     });

@@ -8,8 +8,7 @@ Engine::Engine(const assay_options& options)
     : isa_(use_device(options.isa)),
       threads_(bounded("threads", options.threads, kMostThreads)),
       slots_(bounded("slots", options.slots, kMostSlots)) {
-  if (options.path == nullptr) bad_argument("no path");
-  const ModelFile file(options.path);  // gone after loading: the device holds the only copy
+  const ModelFile file(options);  // gone after loading: the device holds the only copy
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   const KvType kv = choose_kv(options.kv);
