@@ -1,4 +1,4 @@
-"""The `llama` architecture over the dequantised weights: what exact arithmetic answers.
+"""The `llama`, `qwen3` and `qwen35` architectures over dequantised weights: what exact arithmetic answers.
 
 Contract: weights are read and dequantised by the `gguf` package (not by the
 code under test); matrix products are float32, everything between them float64,
@@ -17,6 +17,8 @@ import numpy.typing as npt
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from bench.reference_delta import DeltaShape, delta
+
 Array = npt.NDArray[np.float64]
 
 
@@ -31,6 +33,9 @@ class Shape:
     rope_dim: int
     rope_base: float
     epsilon: float
+    halves: bool  # heads turn i with i + rope_dim / 2, not 2i with 2i + 1
+    gated: bool  # attn_q has a gate behind each head's query
+    delta: DeltaShape | None  # of the layers that are no full attention
 
 
 class Reference:
@@ -44,44 +49,92 @@ class Reference:
             for tensor in reader.tensors
         }
 
+        architecture = str(reader.fields["general.architecture"].contents())
+
         def field(name: str, default: object = None) -> object:
-            entry = reader.fields.get(f"llama.{name}")
+            entry = reader.fields.get(f"{architecture}.{name}")
             return default if entry is None else entry.contents()
 
-        heads = int(str(field("attention.head_count")))
-        head_dim = int(str(field("attention.key_length", int(str(field("embedding_length"))) // heads)))
+        def number(name: str, default: int | None = None) -> int:
+            return int(str(field(name, default)))
+
+        heads = number("attention.head_count")
+        head_dim = number("attention.key_length", number("embedding_length") // heads)
+        value_heads = number("ssm.time_step_rank", 1)
         self.shape = Shape(
-            layers=int(str(field("block_count"))),
+            layers=number("block_count") - number("nextn_predict_layers", 0),
             heads=heads,
-            kv_heads=int(str(field("attention.head_count_kv", heads))),
+            kv_heads=number("attention.head_count_kv", heads),
             head_dim=head_dim,
-            rope_dim=int(str(field("rope.dimension_count", head_dim))),
+            rope_dim=number("rope.dimension_count", head_dim),
             rope_base=float(str(field("rope.freq_base", 10000.0))),
             epsilon=float(str(field("attention.layer_norm_rms_epsilon"))),
+            halves=architecture != "llama",
+            gated=architecture == "qwen35",
+            delta=None
+            if architecture != "qwen35"
+            else DeltaShape(
+                key_heads=number("ssm.group_count"),
+                value_heads=value_heads,
+                key_dim=number("ssm.state_size"),
+                value_dim=number("ssm.inner_size") // value_heads,
+                conv=number("ssm.conv_kernel"),
+            ),
         )
 
     def logits(self, tokens: npt.NDArray[np.int64]) -> Array:
         """Returns the logits after every token of one sequence, [tokens, vocabulary]."""
-        shape = self.shape
         x = self._tensors["token_embd.weight"][tokens].astype(np.float64)
-        cosine, sine = _angles(shape, len(tokens))
-        hidden = np.triu(np.ones((len(tokens), len(tokens)), bool), 1)
-        for index in range(shape.layers):
+        for index in range(self.shape.layers):
             h = self._norm(x, f"blk.{index}.attn_norm")
-            q = self._heads(h, f"blk.{index}.attn_q", shape.heads)
-            k = self._heads(h, f"blk.{index}.attn_k", shape.kv_heads)
-            v = self._heads(h, f"blk.{index}.attn_v", shape.kv_heads)
-            q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
-            group = shape.heads // shape.kv_heads
-            attended = attention(q, np.repeat(k, group, 0), np.repeat(v, group, 0), hidden)
-            x = x + self._linear(
-                attended.transpose(1, 0, 2).reshape(len(tokens), -1), f"blk.{index}.attn_output"
-            )
-            h = self._norm(x, f"blk.{index}.ffn_norm")
+            full = f"blk.{index}.attn_q.weight" in self._tensors
+            x = x + (self._attention(h, index) if full else self._delta(h, index))
+            qwen35 = f"blk.{index}.post_attention_norm.weight" in self._tensors
+            h = self._norm(x, f"blk.{index}.{'post_attention_norm' if qwen35 else 'ffn_norm'}")
             gated = silu(self._linear(h, f"blk.{index}.ffn_gate")) * self._linear(h, f"blk.{index}.ffn_up")
             x = x + self._linear(gated, f"blk.{index}.ffn_down")
         head = "output" if "output.weight" in self._tensors else "token_embd"
         return self._linear(self._norm(x, "output_norm"), head)
+
+    def _attention(self, h: Array, index: int) -> Array:
+        shape = self.shape
+        hidden = np.triu(np.ones((len(h), len(h)), bool), 1)
+        q = self._heads(h, f"blk.{index}.attn_q", shape.heads)
+        k = self._heads(h, f"blk.{index}.attn_k", shape.kv_heads)
+        v = self._heads(h, f"blk.{index}.attn_v", shape.kv_heads)
+        q, gate = (q[..., : shape.head_dim], q[..., shape.head_dim :]) if shape.gated else (q, None)
+        if f"blk.{index}.attn_q_norm.weight" in self._tensors:
+            q, k = self._norm(q, f"blk.{index}.attn_q_norm"), self._norm(k, f"blk.{index}.attn_k_norm")
+        cosine, sine = _angles(shape, len(h))
+        turn = rotate_halves if shape.halves else rotate
+        q, k = turn(q, cosine, sine), turn(k, cosine, sine)
+        group = shape.heads // shape.kv_heads
+        attended = attention(q, np.repeat(k, group, 0), np.repeat(v, group, 0), hidden)
+        if gate is not None:
+            attended = attended / (1.0 + np.exp(-gate))
+        return self._linear(attended.transpose(1, 0, 2).reshape(len(h), -1), f"blk.{index}.attn_output")
+
+    def _delta(self, h: Array, index: int) -> Array:
+        def vector(name: str) -> Array:
+            return self._tensors[f"blk.{index}.{name}"].astype(np.float64)
+
+        rows, z, alpha, beta = (
+            self._linear(h, f"blk.{index}.{name}")
+            for name in ("attn_qkv", "attn_gate", "ssm_alpha", "ssm_beta")
+        )
+        if self.shape.delta is None:
+            raise ValueError(f"layer {index} has no attn_q, and the architecture no other kind of layer")
+        out = delta(
+            rows,
+            alpha,
+            beta,
+            vector("ssm_conv1d.weight"),
+            vector("ssm_a"),
+            vector("ssm_dt.bias"),
+            self.shape.delta,
+        )
+        gated = self._norm(out, f"blk.{index}.ssm_norm") * silu(z.reshape(out.shape))
+        return self._linear(gated.reshape(len(h), -1), f"blk.{index}.ssm_out")
 
     def _linear(self, x: Array, name: str) -> Array:
         product: Array = (x.astype(np.float32) @ self._tensors[f"{name}.weight"].T).astype(np.float64)
@@ -111,6 +164,16 @@ def rotate(x: Array, cosine: Array, sine: Array) -> Array:
     a, b = x[..., 0:width:2], x[..., 1:width:2]
     result[..., 0:width:2] = a * cosine - b * sine
     result[..., 1:width:2] = a * sine + b * cosine
+    return result
+
+
+def rotate_halves(x: Array, cosine: Array, sine: Array) -> Array:
+    """Rotates pairs (i, i + rope_dim / 2) of [heads, tokens, head_dim] by [tokens, rope_dim / 2] angles."""
+    half = cosine.shape[-1]
+    result = x.copy()
+    a, b = x[..., :half], x[..., half : 2 * half]
+    result[..., :half] = a * cosine - b * sine
+    result[..., half : 2 * half] = a * sine + b * cosine
     return result
 
 

@@ -41,7 +41,7 @@ _SHARED_SOURCES = (
         "metadata.cpp",
         "model_file.cpp",
     ),
-    *("row_source.cpp", "tensor_type.cpp", "workspace.cpp"),
+    *("rope_row_abi.cpp", "row_source.cpp", "tensor_type.cpp", "workspace.cpp"),
 )
 _CUDA_ROOM = "cuda"
 _EMULATION_ROOM = "cuda/emulation"

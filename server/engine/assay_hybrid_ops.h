@@ -16,6 +16,10 @@ extern "C" {
  * values: style 0 turns pairs (2i, 2i + 1), style 1 the halves (i, i + rope_dim / 2). */
 ASSAY_EXPORT int32_t assay_op_head(const char* isa, int32_t style, float* head, int32_t head_dim, const float* norm,
                                    float epsilon, int32_t rope_dim, const float* cosine, const float* sine);
+/* Cosines and sines [rope_dim / 2] of a token at three positions, of which `sections` says how many pairs turn by each,
+ * interleaved (rope_table.h); the same on every device. */
+ASSAY_EXPORT int32_t assay_op_rope_row(int32_t rope_dim, double base, const int32_t* sections,
+                                       const int32_t* positions, float* cosine, float* sine);
 /* out = x / (1 + exp(-gate)). */
 ASSAY_EXPORT int32_t assay_op_sigmoid_mul(const char* isa, const float* x, const float* gate, int32_t n, float* out);
 /* out[rows][channels]: the depthwise causal convolution of x[conv - 1 + rows][channels] with weight[channels][conv],

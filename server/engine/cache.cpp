@@ -13,7 +13,7 @@ Cache::Cache(const Config& config, KvType type, int slots, int context)
     : type_(type),
       kv_heads_(static_cast<size_t>(config.kv_heads)),
       head_bytes_(kv_block_bytes(type, config.head_dim)),
-      block_bytes_(head_bytes_ * kv_heads_ * static_cast<size_t>(config.layers)),
+      block_bytes_(head_bytes_ * kv_heads_ * static_cast<size_t>(config.count(LayerKind::attention))),
       slots_(static_cast<size_t>(slots)),
       holders_(static_cast<size_t>(slots) * blocks_of(context), 0),
       pages_(holders_.size() * block_bytes_) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "error.h"
@@ -35,19 +34,13 @@ class Keys {
   double real(const char* key) const { return file_.real(name(key)); }
   double real_or(const char* key, double fallback) const { return file_.real_or(name(key), fallback); }
 
-  // Up to kRopeSections small numbers, the rest 0.
+  // Up to kRopeSections counts of pairs, the rest 0.
   void sections(const char* key, int* out) const {
-    const Metadata* entry = file_.find(name(key));
-    if (entry == nullptr) bad_file("metadata key " + quoted(name(key)) + " is missing");
-    const bool numbers = entry->item_type == Value::u32 || entry->item_type == Value::i32;
-    if (entry->type != Value::array || !numbers || entry->count > kRopeSections) {
-      bad_file("metadata key " + quoted(name(key)) + " is no list of up to 4 whole numbers");
-    }
-    for (uint64_t i = 0; i < entry->count; ++i) {
-      uint32_t value;
-      std::memcpy(&value, entry->bytes + i * sizeof value, sizeof value);
-      if (value > kMostHeadDim) bad_file("metadata key " + quoted(name(key)) + " has a number that is none of pairs");
-      out[i] = static_cast<int>(value);
+    const std::vector<uint64_t> counts = file_.integers(name(key));
+    if (counts.size() > kRopeSections) bad_file("metadata key " + quoted(name(key)) + " has more than 4 numbers");
+    for (const uint64_t count : counts) {
+      if (count > kMostHeadDim) bad_file("metadata key " + quoted(name(key)) + " holds " + std::to_string(count));
+      *out++ = static_cast<int>(count);
     }
   }
 

@@ -27,7 +27,7 @@ class Forward {
   void run(const Pass& pass);
 
  private:
-  class Worker;
+  friend class PassWorker;
 
   const Config& config_;
   const Weights& weights_;

@@ -101,7 +101,7 @@ struct Ops {
   // out[columns] = row `token` of the table.
   void (*embed)(const Packed& table, int token, float* out);
 
-  // out = x / sqrt(mean(x^2) + epsilon) * weight, over n values; n a multiple of 8.
+  // out = x / sqrt(mean(x^2) + epsilon) * weight, over n values; n a multiple of 8; out may be x.
   void (*rmsnorm)(const float* x, const float* weight, int n, float epsilon, float* out);
 
   // int8 form of a row of n values, n a multiple of 32: scale = max|x| / 127, y = x * (127 / max|x|), q = round(y),
@@ -118,6 +118,9 @@ struct Ops {
 
   // Rotates pairs (2i, 2i + 1) of the first rope_dim values of one head, in place.
   void (*rope)(float* head, int rope_dim, const float* cosine, const float* sine);
+
+  // The same of pairs (i, i + rope_dim / 2).
+  void (*rope_halves)(float* head, int rope_dim, const float* cosine, const float* sine);
 
   // Stores one position of a block (0 to kPositionBlock - 1); halves are clamped to finite.
   void (*kv_write)(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block);
@@ -136,6 +139,9 @@ struct Ops {
 
   // out = gate / (1 + exp(-gate)) * up, over n values; n a multiple of 8.
   void (*silu_mul)(const float* gate, const float* up, int n, float* out);
+
+  // x = x / (1 + exp(-gate)), over n values; n a multiple of 8.
+  void (*sigmoid_mul)(const float* gate, int n, float* x);
 
   // The lowest index of the largest of n values; NaN is never largest.
   int (*argmax)(const float* x, int n);

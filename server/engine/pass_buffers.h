@@ -85,13 +85,13 @@ struct PassBuffers {
   };
 
   PassBuffers(const Config& config, int slots, int context, int threads)
-      : rope(context, config.rope_dim, config.rope_base),
+      : rope(context, config.rope_dim, config.rope_base, config.rope_sections),
         blocks((context + kPositionBlock - 1) / kPositionBlock),
         scratch(static_cast<size_t>(threads)) {
     const size_t rows = kPassRows;
     const int wide = std::max(config.width, config.q_width());
     const int widest = std::max(wide, config.ffn);
-    q_stride = padded(config.q_width());
+    q_stride = padded(config.q_rows());
     kv_stride = padded(config.kv_width());
     arena.plan(&residual, rows * static_cast<size_t>(config.width));
     arena.plan(&queries, rows * q_stride);

@@ -122,7 +122,11 @@ Weights::Weights(const ModelFile& file, const Config& config, Team& team) {
     const std::string block = "blk." + std::to_string(index) + ".";
     layer.attention_norm = packer.norm(block + "attn_norm.weight", config.width);
     layer.ffn_norm = packer.norm(block + "ffn_norm.weight", config.width);
-    packer.matrix(block + "attn_q.weight", config.width, config.q_width(), layer.q);
+    if (config.head_norm) {
+      layer.q_norm = packer.norm(block + "attn_q_norm.weight", config.head_dim);
+      layer.k_norm = packer.norm(block + "attn_k_norm.weight", config.head_dim);
+    }
+    packer.matrix(block + "attn_q.weight", config.width, config.q_rows(), layer.q);
     packer.matrix(block + "attn_k.weight", config.width, config.kv_width(), layer.k);
     packer.matrix(block + "attn_v.weight", config.width, config.kv_width(), layer.v);
     packer.matrix(block + "attn_output.weight", config.q_width(), config.width, layer.output);

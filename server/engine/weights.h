@@ -16,6 +16,7 @@ struct Layer {
   Packed gate, up;  // interleaved, two panels of each in turn
   Packed down;
   std::vector<float> attention_norm;
+  std::vector<float> q_norm, k_norm;  // of each head, where the model norms them
   std::vector<float> ffn_norm;
 };
 

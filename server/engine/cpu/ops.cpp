@@ -13,11 +13,13 @@ const Ops& avx2_ops() {
                            cpu::qlinear_decode,
                            cpu::qlinear_prefill,
                            cpu::rope,
+                           cpu::rope_halves,
                            cpu::kv_write,
                            cpu::attention_decode,
                            cpu::attention_fold,
                            cpu::attention_prefill,
                            cpu::silu_mul,
+                           cpu::sigmoid_mul,
                            cpu::argmax};
   return ops;
 }

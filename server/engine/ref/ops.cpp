@@ -13,11 +13,13 @@ const Ops& plain_ops() {
                        ref::qlinear_decode,
                        ref::qlinear_prefill,
                        ref::rope,
+                       ref::rope_halves,
                        ref::kv_write,
                        ref::attention_decode,
                        ref::attention_fold,
                        ref::attention_prefill,
                        ref::silu_mul,
+                       ref::sigmoid_mul,
                        ref::argmax};
   return ops;
 }

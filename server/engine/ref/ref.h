@@ -17,12 +17,14 @@ void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, 
 void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows, const Output& output,
                      uint8_t* scratch);
 void rope(float* head, int rope_dim, const float* cosine, const float* sine);
+void rope_halves(float* head, int rope_dim, const float* cosine, const float* sine);
 void kv_write(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block);
 void attention_decode(const Queries& queries, const uint8_t* block, const uint8_t* next, int first, float* partials,
                       size_t stride);
 void attention_fold(const float* partials, int count, int head_dim, float* out);
 void attention_prefill(const Queries& queries, const uint8_t* const* blocks, float* const* outputs);
 void silu_mul(const float* gate, const float* up, int n, float* out);
+void sigmoid_mul(const float* gate, int n, float* x);
 int argmax(const float* x, int n);
 
 // e^x by range reduction and a polynomial of degree 6 (relative error below

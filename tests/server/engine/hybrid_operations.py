@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from server.build import ensure_built
 from tests.server.engine.operations import Floats, Operations
 
 PAIRS, HALVES = 0, 1
@@ -27,6 +28,18 @@ class DeltaInputs:
     b: Floats
     decay: Floats  # [value_heads], below 0
     dt: Floats
+
+
+def rope_row(
+    rope_dim: int, base: float, sections: Sequence[int], positions: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Cosines and sines of a token at three positions."""
+    cosine, sine = np.empty(rope_dim // 2, np.float32), np.empty(rope_dim // 2, np.float32)
+    given = [np.array(sections, np.int32), np.array(positions, np.int32), cosine, sine]
+    function = ctypes.CDLL(str(ensure_built().library)).assay_op_rope_row
+    pointers = [each.ctypes.data_as(ctypes.c_void_p) for each in given]
+    assert function(rope_dim, ctypes.c_double(base), *pointers) == 0
+    return cosine, sine
 
 
 class HybridOperations(Operations):

@@ -13,11 +13,13 @@ const Ops& avx512_ops() {
                            cpu::avx512::qlinear_decode,
                            cpu::avx512::qlinear_prefill,
                            cpu::rope,
+                           cpu::rope_halves,
                            cpu::avx512::kv_write,
                            cpu::avx512::attention_decode,
                            cpu::attention_fold,
                            cpu::avx512::attention_prefill,
                            cpu::avx512::silu_mul,
+                           cpu::sigmoid_mul,
                            cpu::argmax};
   return ops;
 }
