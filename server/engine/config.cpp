@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "error.h"
@@ -36,11 +37,17 @@ class Keys {
 
   // Up to kRopeSections counts of pairs, the rest 0.
   void sections(const char* key, int* out) const {
-    const std::vector<uint64_t> counts = file_.integers(name(key));
-    if (counts.size() > kRopeSections) bad_file("metadata key " + quoted(name(key)) + " has more than 4 numbers");
-    for (const uint64_t count : counts) {
+    const Metadata* entry = file_.find(name(key));
+    if (entry == nullptr) bad_file("metadata key " + quoted(name(key)) + " is missing");
+    const bool numbers = entry->item_type == Value::u32 || entry->item_type == Value::i32;
+    if (!numbers || entry->count > kRopeSections) {
+      bad_file("metadata key " + quoted(name(key)) + " is no list of up to 4 numbers of 32 bits");
+    }
+    for (uint64_t i = 0; i < entry->count; ++i) {
+      uint32_t count;
+      std::memcpy(&count, entry->bytes + i * sizeof count, sizeof count);
       if (count > kMostHeadDim) bad_file("metadata key " + quoted(name(key)) + " holds " + std::to_string(count));
-      *out++ = static_cast<int>(count);
+      out[i] = static_cast<int>(count);
     }
   }
 
