@@ -20,6 +20,8 @@ _BAD_ARGUMENT = 3
 _MESSAGE_BYTES = 1024
 
 Handle = ctypes.c_void_p
+# Called with (context, bytes done, bytes in all) while weights are loaded.
+Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
 
 
 class Metadata(ctypes.Structure):
@@ -69,6 +71,52 @@ class Options(ctypes.Structure):
         ("tensor_count", ctypes.c_size_t),
         ("metadata", ctypes.c_void_p),
         ("metadata_count", ctypes.c_size_t),
+        ("kept_slots", ctypes.c_int32),
+        ("kept_positions", ctypes.c_int64),
+        ("memory_bytes", ctypes.c_uint64),
+        ("progress", Progress),
+        ("progress_context", ctypes.c_void_p),
+    )
+
+
+class Memory(ctypes.Structure):
+    """assay_memory: what a device needs for a model."""
+
+    _fields_ = (
+        ("slots", ctypes.c_int32),
+        ("context", ctypes.c_int32),
+        ("model_context", ctypes.c_int32),
+        ("largest_context", ctypes.c_int32),
+        ("largest_slots", ctypes.c_int32),
+        ("prefill_rows", ctypes.c_int32),
+        ("weight_bytes", ctypes.c_uint64),
+        ("kv_bytes", ctypes.c_uint64),
+        ("state_bytes", ctypes.c_uint64),
+        ("workspace_bytes", ctypes.c_uint64),
+        ("loading_bytes", ctypes.c_uint64),
+        ("graph_bytes", ctypes.c_uint64),
+        ("driver_bytes", ctypes.c_uint64),
+        ("total_bytes", ctypes.c_uint64),
+        ("kv_bytes_per_position", ctypes.c_uint64),
+        ("state_bytes_per_slot", ctypes.c_uint64),
+    )
+
+
+class StepCost(ctypes.Structure):
+    """assay_step_cost: a step's shape, and what it reads and computes."""
+
+    _fields_ = (
+        ("sequences", ctypes.c_int32),
+        ("rows", ctypes.c_int32),
+        ("position", ctypes.c_int32),
+        ("logits", ctypes.c_int32),
+        ("weight_bytes", ctypes.c_uint64),
+        ("kv_bytes", ctypes.c_uint64),
+        ("state_bytes", ctypes.c_uint64),
+        ("activation_bytes", ctypes.c_uint64),
+        ("int8_operations", ctypes.c_uint64),
+        ("half_operations", ctypes.c_uint64),
+        ("vector_operations", ctypes.c_uint64),
     )
 
 
@@ -116,6 +164,7 @@ class Library:
             raise EngineError(f"the compiled engine {path} cannot be loaded: {error}") from error
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self._declare("assay_open", ctypes.c_int32, pointer, pointer, pointer, size)
+        self._declare("assay_plan", ctypes.c_int32, pointer, pointer, pointer, size, pointer, size)
         self._declare("assay_close", None, pointer)
         self._declare("assay_describe", ctypes.c_int32, pointer, pointer)
         self._declare("assay_metadata_count", ctypes.c_uint64, pointer)
@@ -141,6 +190,14 @@ class Library:
         """Loads a model into a handle."""
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         status = self._c.assay_open(ctypes.byref(options), ctypes.byref(handle), message, len(message))
+        _raise_unless_ok(status, message.value)
+
+    def plan(self, options: Options, memory: Memory, steps: "ctypes.Array[StepCost]") -> None:
+        """Counts what a device needs for a model, and what each of the steps costs it."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        status = self._c.assay_plan(
+            ctypes.byref(options), ctypes.byref(memory), steps, len(steps), message, len(message)
+        )
         _raise_unless_ok(status, message.value)
 
     def close(self, handle: Handle) -> None:

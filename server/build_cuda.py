@@ -32,16 +32,20 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
 _VIRTUAL = "compute_80"
 # Of the CPU's engine.
 _SHARED_SOURCES = (
-    *(
-        "config.cpp",
-        "description.cpp",
-        "device_weights.cpp",
-        "gguf.cpp",
-        "mapping.cpp",
-        "metadata.cpp",
-        "model_file.cpp",
-    ),
-    *("rope_row_abi.cpp", "row_source.cpp", "tensor_type.cpp", "workspace.cpp"),
+    "config.cpp",
+    "description.cpp",
+    "device_weights.cpp",
+    "gguf.cpp",
+    "mapping.cpp",
+    "metadata.cpp",
+    "model_file.cpp",
+    "plan.cpp",
+    "plan_abi.cpp",
+    "rope_row_abi.cpp",
+    "row_source.cpp",
+    "step_cost.cpp",
+    "tensor_type.cpp",
+    "workspace.cpp",
 )
 _CUDA_ROOM = "cuda"
 _EMULATION_ROOM = "cuda/emulation"

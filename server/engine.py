@@ -73,6 +73,10 @@ class Engine:
         isa: str | None = None,
         kv: Literal["f16", "int8"] = "f16",
         device: Literal["cpu", "cuda", "cuda-emulated"] = "cpu",
+        kept_slots: int = 0,
+        kept_positions: int = 0,
+        memory_bytes: int = 0,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Loads a model, compiling the library first when needed.
 
@@ -84,6 +88,10 @@ class Engine:
             isa: "avx512", "avx2" or "plain" of a CPU; the best the device has by default.
             kv: how keys and values are kept; int8 takes half the memory and costs some fidelity.
             device: what computes; "cuda" is the first GPU that the driver shows, and needs nvcc once.
+            kept_slots: of the slots, those that together hold no more than `kept_positions`.
+            kept_positions: a device has memory for no more; the CPU takes memory as it is written to.
+            memory_bytes: of a device, that may be taken in all; 0: what is free.
+            progress: called with the bytes of weights that are loaded and those of all of them.
 
         Raises:
             EngineError: the model is not one this engine can serve, or memory is short; says why.
@@ -95,12 +103,16 @@ class Engine:
         self.build: EngineBuild = _DEVICES[device]()
         self._library = abi.load(self.build.library)
         options = abi.Options(
-            os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
-            None if isa is None else isa.encode(),
-            kv.encode(),
-            _int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
-            _int32("slots", slots),
-            _int32("context", 0 if context is None else context),
+            path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
+            isa=None if isa is None else isa.encode(),
+            kv=kv.encode(),
+            threads=_int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
+            slots=_int32("slots", slots),
+            context=_int32("context", 0 if context is None else context),
+            kept_slots=_int32("kept slots", kept_slots),
+            kept_positions=kept_positions,
+            memory_bytes=memory_bytes,
+            progress=abi.Progress() if progress is None else abi.Progress(_reporting(progress)),
         )
         description = Description(model) if isinstance(model, Checkpoint) else None
         if description is not None:
@@ -187,6 +199,15 @@ class Engine:
             _text(key, "a metadata key"): _decode(_text(key, "a metadata key"), entry, data)
             for key, entry, data in self._library.metadata(self._handle)
         }
+
+
+def _reporting(progress: Callable[[int, int], None]) -> Callable[[int | None, int, int], None]:
+    """Returns what the C side calls."""
+
+    def report(_: int | None, done: int, total: int) -> None:
+        progress(done, total)
+
+    return report
 
 
 def _rows(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:

@@ -26,6 +26,7 @@ from server.vocabulary import shown
 logger = logging.getLogger(__name__)
 
 MAGIC = b"GGUF"
+PROGRESS_S = 2.0  # between two words about it
 MOST_SLOTS = 1024  # of an engine (engine/request.h)
 
 
@@ -43,6 +44,7 @@ class ModelOptions:
     kv: Literal["f16", "int8"] = "f16"
     kept_slots: int = 24  # ended answers whose keys and values stay for prompts that begin alike
     kept_tokens: int = 16384  # positions they may keep together
+    memory_bytes: int = 0  # of a device, that may be taken; 0: what is free
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,28 @@ def check_model_file(path: Path) -> None:
         )
 
 
+class _Progress:
+    """Logs how much of the weights is loaded, now and then."""
+
+    def __init__(self) -> None:
+        self._begin = self._told = time.perf_counter()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take notice of bytes done, of so many."""
+        now = time.perf_counter()
+        if now - self._told < PROGRESS_S:
+            return
+        self._told = now
+        rate = done / (now - self._begin)
+        logger.info(
+            "loaded %.1f of %.1f GB of weights (%.0f %%), %.2f GB/s",
+            done / 1e9,
+            total / 1e9,
+            100 * done / total,
+            rate / 1e9,
+        )
+
+
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     """Load the model, hashing its file meanwhile, and start its scheduler.
 
@@ -104,6 +128,10 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 isa=options.isa,
                 kv=options.kv,
                 device=options.device,
+                kept_slots=options.kept_slots,
+                kept_positions=options.kept_tokens,
+                memory_bytes=options.memory_bytes,
+                progress=_Progress(),
             )
         except EngineArgumentError as error:
             raise StartError(

@@ -82,6 +82,9 @@ typedef struct assay_tensor_source {
   float factor;     /* above 0; 1 where the storage has none */
 } assay_tensor_source;
 
+/* Called from assay_open while weights are loaded: so many bytes of the file's are done. */
+typedef void (*assay_progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
+
 typedef struct assay_options {
   const char* path; /* the GGUF file; not read where there are tensors */
   const char* isa;  /* "avx512", "avx2", "plain", or NULL: the best this CPU has */
@@ -95,6 +98,11 @@ typedef struct assay_options {
   size_t tensor_count;
   const assay_metadata* metadata;
   size_t metadata_count;
+  int32_t kept_slots;      /* of the slots, those that together hold at most kept_positions; 0: none */
+  int64_t kept_positions;  /* a device has memory for no more; the CPU does not reserve any */
+  uint64_t memory_bytes;   /* of a device, that may be taken, driver included; 0: what is free */
+  assay_progress progress; /* or NULL */
+  void* progress_context;
 } assay_options;
 
 typedef struct assay_info {
@@ -119,6 +127,47 @@ typedef struct assay_chunk {
   int32_t position; /* at most the slot's length: no gaps */
   int32_t logits;   /* an assay_logits */
 } assay_chunk;
+
+/* Bytes of device memory that a model as opened by assay_options takes, on any CUDA device. */
+typedef struct assay_memory {
+  int32_t slots;   /* kept ones included */
+  int32_t context;
+  int32_t model_context;   /* the most that the model was trained for */
+  int32_t largest_context; /* with these slots, that fits into memory_bytes; 0: none does */
+  int32_t largest_slots;   /* beside the kept ones, with this context; 0: none do */
+  int32_t prefill_rows;    /* computed together at most */
+  uint64_t weight_bytes;
+  uint64_t kv_bytes;
+  uint64_t state_bytes; /* recurrent state of every slot */
+  uint64_t workspace_bytes;
+  uint64_t loading_bytes; /* gone before keys, values and workspace are there */
+  uint64_t graph_bytes;   /* allowance: launches that the driver keeps, and the rounding of allocations */
+  uint64_t driver_bytes;  /* allowance: what a card keeps back, and a process's context on it */
+  uint64_t total_bytes;   /* the most at once */
+  uint64_t kv_bytes_per_position;
+  uint64_t state_bytes_per_slot;
+} assay_memory;
+
+/* What a step reads and computes: `sequences` of `rows` tokens each behind `position` others, and `logits`
+ * rows of logits, of which the rest is counted. */
+typedef struct assay_step_cost {
+  int32_t sequences;
+  int32_t rows;
+  int32_t position;
+  int32_t logits;
+  uint64_t weight_bytes;
+  uint64_t kv_bytes;
+  uint64_t state_bytes;
+  uint64_t activation_bytes;
+  uint64_t int8_operations;   /* on matrix units */
+  uint64_t half_operations;   /* on matrix units, summed in floats */
+  uint64_t vector_operations; /* lanes of instructions, two each, as peaks of multiply-adds count them */
+} assay_step_cost;
+
+/* Counts, from the file's header alone, what a CUDA device needs for a model, and what each of `steps` costs it; no
+ * device is needed. */
+ASSAY_EXPORT int32_t assay_plan(const assay_options* options, assay_memory* memory, assay_step_cost* steps,
+                                size_t step_count, char* error, size_t error_size);
 
 ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size);
 ASSAY_EXPORT void assay_close(assay_engine* engine); /* NULL is allowed */

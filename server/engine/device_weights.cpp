@@ -23,7 +23,7 @@ class DeviceWeights::Finder {
       unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; norms must be F32");
     }
     const VectorPlan vector{&tensor, count};
-    weights_.bytes_ += vector.bytes();
+    weights_.bytes_ += aligned_bytes(vector.bytes());
     return vector;
   }
 
@@ -40,7 +40,7 @@ class DeviceWeights::Finder {
       stack.rows += rows;
     }
     for (const MatrixPlan& part : stack.parts) {
-      weights_.bytes_ += part.bytes();
+      weights_.bytes_ += aligned_bytes(part.bytes());
       weights_.bytes_per_step_ += part.bytes();
       weights_.has_floats_ |= part.type == TensorType::f32 || part.type == TensorType::f16;
     }
@@ -67,6 +67,7 @@ class DeviceWeights::Finder {
     }
     used_.insert(name);
     const size_t piece = row_bytes(*tensor) * static_cast<size_t>(rows_in_piece(*tensor));
+    weights_.file_bytes_ += tensor->byte_size;
     weights_.piece_bytes_ = std::max(weights_.piece_bytes_, piece);
     return *tensor;
   }

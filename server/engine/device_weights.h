@@ -54,10 +54,12 @@ class DeviceWeights {
   const MatrixPlan& embedding() const { return embedding_; }
   const MatrixPlan* head() const { return tied_ ? nullptr : &head_; }  // nullptr: the embedding is the head too
 
-  uint64_t bytes() const { return bytes_; }                    // of all of them on the device
+  uint64_t bytes() const { return bytes_; }                    // of all of them in one allocation
   uint64_t bytes_per_step() const { return bytes_per_step_; }  // of the matrices that every step reads
   bool has_floats() const { return has_floats_; }              // among the matrices
 
+  // Of the tensors' rows in the file.
+  uint64_t file_bytes() const { return file_bytes_; }
   // The file's bytes that go to the device at once while it is loaded: whole rows.
   size_t piece_bytes() const { return piece_bytes_; }
 
@@ -71,6 +73,7 @@ class DeviceWeights {
   bool tied_ = true;
   bool has_floats_ = false;
   size_t piece_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
   uint64_t bytes_ = 0;
   uint64_t bytes_per_step_ = 0;
 };

@@ -47,7 +47,6 @@ Mapping::Mapping(const std::string& path) {
   void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (address == MAP_FAILED) bad_file("cannot map " + path + ": " + reason());
   data_ = static_cast<const uint8_t*>(address);
-  madvise(address, size_, MADV_WILLNEED);
 }
 
 Mapping::~Mapping() { munmap(const_cast<uint8_t*>(data_), size_); }

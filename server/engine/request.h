@@ -10,6 +10,7 @@
 #include "model_file.h"
 #include "ops.h"
 #include "pass_plan.h"
+#include "workspace.h"
 
 namespace assay {
 
@@ -37,6 +38,17 @@ inline KvType choose_kv(const char* asked) {
   if (name == "f16") return KvType::f16;
   if (name == "int8") return KvType::int8;
   bad_argument("keys and values as '" + name + "', not 'f16' or 'int8'");
+}
+
+// How a model is held as the options ask.
+inline Holding choose_holding(const assay_options& options, const Config& config) {
+  const int slots = bounded("slots", options.slots, kMostSlots);
+  if (options.kept_slots < 0 || options.kept_slots >= slots) {
+    bad_argument("kept_slots is " + std::to_string(options.kept_slots) + " of " + std::to_string(slots) + " slots");
+  }
+  if (options.kept_positions < 0) bad_argument("kept_positions is " + std::to_string(options.kept_positions));
+  return {choose_kv(options.kv), slots, choose_context(options.context, config.context), options.kept_slots,
+          options.kept_positions};
 }
 
 // A file's metadata, in memory of its own: the file may go.

@@ -14,6 +14,10 @@ namespace assay {
 constexpr int kTileRows = 32;                 // rows that lie together
 constexpr int kPlaneBytes = kTileRows * 16;  // sixteen bytes of each row
 
+constexpr size_t kDeviceAlignment = 256;  // of an array among others in one allocation
+
+constexpr size_t aligned_bytes(size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
+
 // Bytes of a tile's block: its planes, then its rows' scales; 0 for a type that no device keeps.
 constexpr size_t tile_bytes(TensorType type) {
   switch (type) {

@@ -62,6 +62,7 @@ class Packer {
 
   Pages fill(Team& team) {
     Pages arena(size_);
+    for (const Source& source : sources_) will_read(source.tensor->data, source.tensor->byte_size);
     for (const Source& source : sources_) source.packed->base = arena.data() + source.offset;
     team.run([&](Team::Member& member) {
       std::vector<uint8_t> room;  // of this thread

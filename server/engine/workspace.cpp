@@ -15,15 +15,15 @@ int blocks_of(int64_t positions) { return static_cast<int>((positions + kPositio
 
 }  // namespace
 
-CacheSizes::CacheSizes(const Config& config, KvType type, int slots, int context, int64_t positions)
-    : layout{type, config.head_dim},
+CacheSizes::CacheSizes(const Config& config, const Holding& holding)
+    : layout{holding.kv, config.head_dim},
       layer_bytes(int64_t{layout.head_bytes()} * config.kv_heads),
-      block_bytes(layer_bytes * config.layers),
-      slot_blocks(blocks_of(context)),
-      blocks(times(slots, slot_blocks)),
-      table_entries(blocks) {
-  // Every slot may have begun a block that it does not fill.
-  if (positions != 0) blocks = std::min(blocks, static_cast<size_t>(positions / kPositionBlock + slots));
+      block_bytes(layer_bytes * config.count(LayerKind::attention)),
+      slot_blocks(blocks_of(holding.context)),
+      table_entries(times(holding.slots, slot_blocks)) {
+  // Each kept slot may have begun a block that it does not fill.
+  const size_t kept = times(holding.kept_positions / kPositionBlock + holding.kept, 1);
+  blocks = times(holding.slots - holding.kept, slot_blocks) + std::min(kept, times(holding.kept, slot_blocks));
 }
 
 WorkspaceSizes::WorkspaceSizes(const Config& config, int slots, int context) {

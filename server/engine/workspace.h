@@ -32,10 +32,18 @@ struct QueryTile {
   int32_t count;
 };
 
+// How a model is held. `kept` of the slots hold `kept_positions` together at most; every other one may fill its context.
+struct Holding {
+  KvType kv;
+  int slots;
+  int context;
+  int kept;
+  int64_t kept_positions;
+};
+
 // Keys and values of every slot.
 struct CacheSizes {
-  // `positions` are what all slots hold together at most; 0: as many as they have room for.
-  CacheSizes(const Config& config, KvType type, int slots, int context, int64_t positions);
+  CacheSizes(const Config& config, const Holding& holding);
 
   size_t pool_bytes() const { return blocks * static_cast<size_t>(block_bytes); }
   size_t bytes() const { return pool_bytes() + table_entries * sizeof(int32_t); }

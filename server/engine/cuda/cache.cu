@@ -26,6 +26,24 @@ Cache::Cache(const CacheSizes& sizes, int slots, const Stream& stream)
   stream_.zero(tables_.data(), tables_.bytes());
 }
 
+size_t Cache::wanted(int slot, int position, int length) const {
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  const size_t needed = blocks_of(length), there = std::min(needed, own.blocks.size());
+  size_t count = needed - there;
+  for (size_t index = static_cast<size_t>(position / kPositionBlock); index < there; ++index) {
+    if (holders_[static_cast<size_t>(own.blocks[index])] != 1) ++count;
+  }
+  return count;
+}
+
+void Cache::require(size_t blocks) const {
+  if (blocks <= free_.size()) return;
+  throw Error(ASSAY_NO_MEMORY, "the slots hold as many positions as there is memory for: of " +
+                                   std::to_string(holders_.size()) + " blocks of " + std::to_string(kPositionBlock) +
+                                   " positions " + std::to_string(free_.size()) + " are free, " +
+                                   std::to_string(blocks) + " are wanted");
+}
+
 int32_t Cache::take() {
   const int32_t block = free_.back();
   free_.pop_back();
@@ -82,6 +100,8 @@ void Cache::fork(int source, int slot, int positions) {
     return;
   }
   shrink(own, 0);
+  own.length = 0;
+  if (positions % kPositionBlock != 0) require(1);
   const size_t whole = static_cast<size_t>(positions / kPositionBlock);
   for (size_t index = 0; index < whole; ++index) {
     own.blocks.push_back(from.blocks[index]);

@@ -22,6 +22,11 @@ class Cache {
   int length(int slot) const { return slots_[static_cast<size_t>(slot)].length; }
   int most_blocks() const { return table_stride_; }  // of a slot
 
+  // Blocks that extend() would take.
+  size_t wanted(int slot, int position, int length) const;
+  // Error (no memory) unless so many are free.
+  void require(size_t blocks) const;
+
   // The slot now holds `length` positions, of which those from `position` on are about to be
   // written: their blocks are its own.
   void extend(int slot, int position, int length);

@@ -1,13 +1,15 @@
 // Checked CUDA calls, launches and allocations: what fails becomes the engine's error.
 //
 // The message names the call, file and line, what CUDA says and what to try next.
-// Host code only. Memory is what cudaMalloc gives, one allocation an array.
+// Host code only. Memory is what cudaMalloc gives, one allocation an array but for those of a DeviceArena.
 #pragma once
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../error.h"
+#include "../tiles.h"
 #include "device.cuh"
 
 namespace assay::cuda {
@@ -40,6 +42,41 @@ class DeviceArray {
  private:
   T* data_ = nullptr;
   size_t count_ = 0;
+};
+
+// Many arrays in one allocation of a size known beforehand: the driver rounds each of its own up to 2 MiB. The
+// emulation gives each array, and what aligns it, an allocation, so that it sees where one ends.
+class DeviceArena {
+ public:
+  DeviceArena() = default;
+#ifdef ASSAY_EMULATED
+  explicit DeviceArena(size_t bytes) : left_(bytes) {}
+#else
+  explicit DeviceArena(size_t bytes) : left_(bytes), all_(bytes) {}
+#endif
+
+  template <typename T>
+  T* take(size_t count) {
+    const size_t bytes = count * sizeof(T), aligned = aligned_bytes(bytes);
+    if (aligned > left_) throw Error(ASSAY_INTERNAL, "more device memory was asked for than planned");
+    left_ -= aligned;
+#ifdef ASSAY_EMULATED
+    parts_.emplace_back(bytes);
+    uint8_t* const data = parts_.back().data();
+    parts_.emplace_back(aligned - bytes);
+#else
+    uint8_t* const data = all_.data() + all_.bytes() - left_ - aligned;
+#endif
+    return reinterpret_cast<T*>(data);
+  }
+
+ private:
+  size_t left_ = 0;
+#ifdef ASSAY_EMULATED
+  std::vector<DeviceArray<uint8_t>> parts_;
+#else
+  DeviceArray<uint8_t> all_;
+#endif
 };
 
 // An array that the host writes and the device copies from without a detour.

@@ -1,8 +1,18 @@
 #include "engine.cuh"
 
+#include "../plan.h"
 #include "device_name.cuh"
 
 namespace assay::cuda {
+namespace {
+
+uint64_t free_bytes() {
+  size_t available = 0, total = 0;
+  ASSAY_CUDA(cudaMemGetInfo(&available, &total));
+  return available;
+}
+
+}  // namespace
 
 Engine::Engine(const assay_options& options)
     : isa_(use_device(options.isa)),
@@ -11,10 +21,11 @@ Engine::Engine(const assay_options& options)
   const ModelFile file(options);  // gone after loading: the device holds the only copy
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
-  const KvType kv = choose_kv(options.kv);
+  const Holding holding = choose_holding(options, config_);
   const DeviceWeights planned(file, config_);
-  weights_ = std::make_unique<Weights>(planned, stream_);
-  cache_ = std::make_unique<Cache>(CacheSizes(config_, kv, slots_, context_, 0), slots_, stream_);
+  require_fit(memory_plan(planned, config_, holding), free_bytes(), options.memory_bytes);
+  weights_ = std::make_unique<Weights>(planned, stream_, Progress(options));
+  cache_ = std::make_unique<Cache>(CacheSizes(config_, holding), slots_, stream_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, stream_, WorkspaceSizes(config_, slots_, context_),
                                        context_);
   metadata_ = std::make_unique<KeptMetadata>(file);
@@ -50,6 +61,12 @@ void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_
   const std::lock_guard<std::mutex> lock(mutex_);
   use_device(nullptr);
   check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return cache_->length(slot); });
+  size_t wanted = 0;
+  for (size_t index = 0; index < count; ++index) {
+    const assay_chunk& chunk = chunks[index];
+    wanted += cache_->wanted(chunk.slot, chunk.position, chunk.position + chunk.count);
+  }
+  cache_->require(wanted);
   for (size_t index = 0; index < count; ++index) {
     const assay_chunk& chunk = chunks[index];
     cache_->extend(chunk.slot, chunk.position, chunk.position + chunk.count);

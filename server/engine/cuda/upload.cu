@@ -8,12 +8,14 @@
 
 namespace assay::cuda {
 
-Upload::Upload(const DeviceWeights& weights, const Stream& stream)
+Upload::Upload(const DeviceWeights& weights, const Stream& stream, const Progress& progress)
     : stream_(stream),
+      progress_(progress),
       piece_bytes_(weights.piece_bytes()),
       staged_(piece_bytes_),
       pinned_(kBuffers * piece_bytes_) {
   for (cudaEvent_t& event : taken_) ASSAY_CUDA(cudaEventCreate(&event));
+  progress_.begin(weights.file_bytes());
 }
 
 Upload::~Upload() {
@@ -51,6 +53,7 @@ void Upload::matrix(const MatrixPlan& matrix, uint8_t* packed) {
       if (own) done_reading(source, bytes);
       send(buffer, staged_.data(), bytes);
       pack(matrix.type, staged_.data(), count, matrix.columns, row + first, packed, stream_.get());
+      progress_.add(bytes);
     }
     row += rows;
   }
@@ -60,6 +63,7 @@ void Upload::vector(const VectorPlan& vector, float* to) {
   const int buffer = next();
   std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, vector.tensor->data, vector.bytes());
   send(buffer, reinterpret_cast<uint8_t*>(to), vector.bytes());
+  progress_.add(vector.tensor->byte_size);
 }
 
 }  // namespace assay::cuda

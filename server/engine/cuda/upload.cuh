@@ -6,13 +6,14 @@
 #pragma once
 
 #include "../device_weights.h"
+#include "../progress.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
 
 class Upload {
  public:
-  Upload(const DeviceWeights& weights, const Stream& stream);
+  Upload(const DeviceWeights& weights, const Stream& stream, const Progress& progress);
   ~Upload();
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
@@ -33,6 +34,7 @@ class Upload {
   static constexpr int kBuffers = 2;
 
   const Stream& stream_;
+  Progress progress_;
   size_t piece_bytes_;
   DeviceArray<uint8_t> staged_;
   PinnedArray<uint8_t> pinned_;

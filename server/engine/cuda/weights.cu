@@ -4,22 +4,22 @@
 
 namespace assay::cuda {
 
-// Gives what a plan names a place on the device and has it uploaded there.
+// Gives what a plan names a place in the arena and has it uploaded there.
 class Weights::Loader {
  public:
-  Loader(const DeviceWeights& planned, const Stream& stream, Weights& weights)
-      : upload_(planned, stream), weights_(weights) {}
+  Loader(const DeviceWeights& planned, const Stream& stream, const Progress& progress, Weights& weights)
+      : upload_(planned, stream, progress), weights_(weights) {}
 
   const float* vector(const VectorPlan& planned) {
-    weights_.vectors_.emplace_back(static_cast<size_t>(planned.count));
-    upload_.vector(planned, weights_.vectors_.back().data());
-    return weights_.vectors_.back().data();
+    float* kept = weights_.arena_.take<float>(static_cast<size_t>(planned.count));
+    upload_.vector(planned, kept);
+    return kept;
   }
 
   Matrix matrix(const MatrixPlan& planned) {
-    weights_.matrices_.emplace_back(planned.bytes());
-    upload_.matrix(planned, weights_.matrices_.back().data());
-    return {planned.type, planned.rows, planned.columns, weights_.matrices_.back().data()};
+    uint8_t* packed = weights_.arena_.take<uint8_t>(planned.bytes());
+    upload_.matrix(planned, packed);
+    return {planned.type, planned.rows, planned.columns, packed};
   }
 
   Stack stack(const StackPlan& planned) {
@@ -36,9 +36,9 @@ class Weights::Loader {
   Weights& weights_;
 };
 
-Weights::Weights(const DeviceWeights& planned, const Stream& stream)
-    : bytes_per_step_(planned.bytes_per_step()), has_floats_(planned.has_floats()) {
-  Loader loader(planned, stream, *this);
+Weights::Weights(const DeviceWeights& planned, const Stream& stream, const Progress& progress)
+    : arena_(planned.bytes()), bytes_per_step_(planned.bytes_per_step()), has_floats_(planned.has_floats()) {
+  Loader loader(planned, stream, progress, *this);
   for (const LayerTensors& layer : planned.layers()) {
     const float* attention_norm = loader.vector(layer.attention_norm);
     const float* ffn_norm = loader.vector(layer.ffn_norm);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../device_weights.h"
+#include "../progress.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
@@ -27,7 +28,7 @@ struct Layer {
 class Weights {
  public:
   // Uploads what is planned; the file may go then.
-  Weights(const DeviceWeights& planned, const Stream& stream);
+  Weights(const DeviceWeights& planned, const Stream& stream, const Progress& progress);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Matrix& embedding() const { return embedding_; }
@@ -39,8 +40,7 @@ class Weights {
  private:
   class Loader;
 
-  std::vector<DeviceArray<uint8_t>> matrices_;
-  std::vector<DeviceArray<float>> vectors_;
+  DeviceArena arena_;
   std::vector<Layer> layers_;
   Matrix embedding_;
   Matrix head_;

@@ -1,0 +1,111 @@
+#include "step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "workspace.h"
+
+namespace assay {
+namespace {
+
+constexpr int kTileTokens = 8;  // rows of activations that a matrix unit takes at once
+// Of a block of 32 columns, a row of the matrix and one of activations:
+constexpr double kDots = 8;         // dp4a of the decode form
+constexpr double kScaled = 4;       // to a float, times the scale, a minimum, to the sum
+constexpr double kRefined = 2;      // a residual's dot to a float, and added
+constexpr double kScoreLanes = 16;  // of a score: scale, largest, exponential, two halves, sum
+constexpr int kTimesAsHalves = 2;   // queries and weights are two halves each
+
+bool is_float(TensorType type) {
+  return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;
+}
+
+// Adds up one step.
+class Counter {
+ public:
+  Counter(const Config& config, const StepShape& shape)
+      : config_(config),
+        rows_(static_cast<double>(shape.sequences) * shape.rows),
+        decode_(rows_ <= kMostDecodeRows),
+        shape_(shape) {}
+
+  // Rows of activations times a matrix, `refined` being the share of their blocks that is.
+  void matrix(const MatrixPlan& matrix, double rows, double refined) {
+    const double products = static_cast<double>(matrix.rows) * matrix.columns * rows;
+    weight_bytes_ += static_cast<double>(matrix.bytes());
+    if (is_float(matrix.type)) {
+      vector_ += products;
+    } else if (rows <= kMostDecodeRows) {
+      vector_ += products / kBlock * (kDots * (1 + refined) + kScaled + kRefined * refined);
+    } else {
+      const double twice = 1 - std::pow(1 - refined, kTileTokens);
+      int8_ += 2 * products * (1 + twice);
+      vector_ += products / kBlock * (kScaled + kRefined * twice);
+    }
+    moved(rows * matrix.rows * sizeof(float));
+  }
+
+  void stack(const StackPlan& stack) {
+    for (const MatrixPlan& part : stack.parts) {
+      const int blocks = part.columns / kBlock;
+      matrix(part, rows_, static_cast<double>(few_refinements(blocks)) / blocks);
+    }
+  }
+
+  // A row made activations: floats read, two int8 and the scales written, and read again by a product.
+  void quantised(double columns) { moved(rows_ * columns * (sizeof(float) + 2 * 2)); }
+
+  void attention(KvType kv) {
+    const double group = config_.heads / config_.kv_heads;
+    const double head_bytes = static_cast<double>(KvLayout{kv, config_.head_dim}.head_bytes()) / kPositionBlock;
+    const double seen = shape_.position + (shape_.rows + 1) / 2.0;  // by a row, in the mean
+    const double pairs = group * (shape_.rows == 1 ? 1 : shape_.rows);
+    const double tiles = std::ceil(pairs / kTileQueries) * shape_.sequences * config_.kv_heads;
+    half_ += tiles * kTileQueries * seen * config_.head_dim * 2 * 2 * kTimesAsHalves;
+    vector_ += tiles * kTileQueries * seen * kScoreLanes;
+    kv_bytes_ += (tiles * seen + rows_ * config_.kv_heads) * head_bytes;
+    moved(rows_ * (config_.q_width() + 2.0 * config_.kv_width()) * 2 * sizeof(float));
+  }
+
+  StepCost total() const {
+    const auto whole = [](double value) { return static_cast<uint64_t>(value); };
+    // One instruction a lane is two operations.
+    return {whole(weight_bytes_), whole(kv_bytes_), whole(activation_bytes_), whole(int8_), whole(half_),
+            whole(2 * vector_)};
+  }
+
+  double rows() const { return rows_; }
+
+ private:
+  void moved(double bytes) {
+    if (!decode_) activation_bytes_ += bytes;
+  }
+
+  const Config& config_;
+  double rows_;
+  bool decode_;
+  StepShape shape_;
+  double weight_bytes_ = 0, kv_bytes_ = 0, activation_bytes_ = 0, int8_ = 0, half_ = 0, vector_ = 0;
+};
+
+}  // namespace
+
+StepCost step_cost(const DeviceWeights& weights, const Config& config, KvType kv, const StepShape& shape) {
+  Counter counter(config, shape);
+  for (const LayerTensors& layer : weights.layers()) {
+    counter.quantised(config.width);
+    counter.stack(layer.qkv);
+    counter.attention(kv);
+    counter.quantised(config.q_width());
+    counter.stack(layer.output);
+    counter.quantised(config.width);
+    counter.stack(layer.gate_up);
+    counter.quantised(2.0 * config.ffn);
+    counter.stack(layer.down);
+  }
+  const MatrixPlan& head = weights.head() == nullptr ? weights.embedding() : *weights.head();
+  if (shape.logits > 0) counter.matrix(head, shape.logits, 1);
+  return counter.total();
+}
+
+}  // namespace assay

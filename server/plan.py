@@ -1,0 +1,123 @@
+"""What a CUDA device needs for a model and what a step costs it, counted from the file's header alone.
+
+Contract: the figures come from the engine's library (`engine/plan.h`, `engine/step_cost.h`), where the CUDA
+engine takes its own sizes from the same functions; the CPU's library does, so neither a GPU nor nvcc is
+needed. Nothing of the weights is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from server import abi
+from server.build import ensure_built
+from server.checkpoint import Checkpoint, read
+from server.description import Description
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How a model is to be held."""
+
+    slots: int = 1  # answers at once
+    context: int | None = None  # positions of each; None: the engine's choice
+    kv: str = "f16"
+    kept_slots: int = 0  # beside them, for ended answers
+    kept_tokens: int = 0  # positions that those hold together
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of device memory, and what fits."""
+
+    slots: int  # kept ones included
+    context: int
+    model_context: int  # what the model was trained for
+    largest_context: int  # with these slots; 0: none fits
+    largest_slots: int  # beside the kept ones, with this context; 0: none fits
+    prefill_rows: int  # computed together at most
+    weight_bytes: int
+    kv_bytes: int
+    state_bytes: int  # recurrent state of every slot
+    workspace_bytes: int
+    loading_bytes: int  # gone before keys, values and workspace are there
+    graph_bytes: int  # allowance: launches that the driver keeps, and the rounding of allocations
+    driver_bytes: int  # allowance: what a card keeps back, and a process's context on it
+    total_bytes: int  # the most at once
+    kv_bytes_per_position: int
+    state_bytes_per_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The shape of a step."""
+
+    sequences: int
+    rows: int  # tokens of each
+    position: int  # how many stand before them
+    logits: int  # rows of logits wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one step, or several, read and compute."""
+
+    weight_bytes: int = 0
+    kv_bytes: int = 0
+    state_bytes: int = 0
+    activation_bytes: int = 0
+    int8_operations: int = 0  # on matrix units
+    half_operations: int = 0  # on matrix units, summed in floats
+    vector_operations: int = 0  # lanes of instructions, two each
+
+    @property
+    def moved_bytes(self) -> int:
+        """Everything that is read or written."""
+        return self.weight_bytes + self.kv_bytes + self.state_bytes + self.activation_bytes
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
+
+
+COUNTED = (
+    *("weight_bytes", "kv_bytes", "state_bytes", "activation_bytes"),
+    *("int8_operations", "half_operations", "vector_operations"),
+)
+MEMORY = tuple(Memory.__dataclass_fields__)
+
+
+def plan(
+    model: Path | Checkpoint, holding: Holding, memory_bytes: int, steps: Sequence[Step]
+) -> tuple[Memory, list[Cost]]:
+    """Return what holding a model takes, what fits into so many bytes, and what each step costs.
+
+    Raises:
+        EngineError: the model is not one that the engine can serve, or the holding breaks a rule; says why.
+    """
+    if isinstance(model, Path) and model.is_dir():
+        model = read(model)
+    library = abi.load(ensure_built().library)
+    options = abi.Options(
+        path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
+        kv=holding.kv.encode(),
+        threads=1,
+        slots=holding.slots + holding.kept_slots,
+        context=holding.context or 0,
+        kept_slots=holding.kept_slots,
+        kept_positions=holding.kept_tokens,
+        memory_bytes=memory_bytes,
+    )
+    description = Description(model) if isinstance(model, Checkpoint) else None
+    if description is not None:
+        description.fill(options)
+    memory = abi.Memory()
+    native = (abi.StepCost * len(steps))()
+    for step, target in zip(steps, native, strict=True):
+        target.sequences, target.rows = step.sequences, step.rows
+        target.position, target.logits = step.position, step.logits
+    library.plan(options, memory, native)
+    found = Memory(*(getattr(memory, name) for name in MEMORY))
+    return found, [Cost(*(getattr(each, name) for name in COUNTED)) for each in native]

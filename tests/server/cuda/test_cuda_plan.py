@@ -1,0 +1,145 @@
+"""What is planned is what a device's engine allocates; what does not fit is refused and nothing loaded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from server.engine import Chunk, EngineArgumentError, EngineError
+from server.engine import Engine as AnyEngine
+from server.gpu_speed import Measure
+from server.plan import Holding, Memory, plan
+from server.random_model import RandomModel
+
+pytestmark = pytest.mark.slow
+
+Engine = partial(AnyEngine, device="cuda-emulated")
+GIB = 1 << 30
+
+
+def planned(path: Path, holding: Holding, memory_bytes: int = 24 * GIB) -> Memory:
+    return plan(path, holding, memory_bytes, [])[0]
+
+
+def opened(path: Path, holding: Holding, memory_bytes: int = 0) -> AnyEngine:
+    return Engine(
+        path,
+        threads=1,
+        slots=holding.slots + holding.kept_slots,
+        context=holding.context,
+        kv=holding.kv,
+        kept_slots=holding.kept_slots,
+        kept_positions=holding.kept_tokens,
+        memory_bytes=memory_bytes,
+    )
+
+
+HOLDINGS = {
+    "one slot": Holding(context=300),
+    "many slots": Holding(slots=40, context=129),
+    "int8": Holding(slots=3, context=512, kv="int8"),
+    "kept ones": Holding(slots=2, context=500, kept_slots=7, kept_tokens=700),
+    "kept ones whole": Holding(slots=2, context=100, kept_slots=3, kept_tokens=10_000),
+}
+
+
+@pytest.mark.parametrize("name", HOLDINGS)
+def test_the_plan_is_what_is_allocated(name: str, tiny_path: Path, emulated: Path) -> None:
+    holding = HOLDINGS[name]
+    device = Measure(emulated)
+    before = device.device().free_bytes
+    with opened(tiny_path, holding) as engine:
+        allocated = before - device.device().free_bytes
+        memory = planned(tiny_path, holding)
+        assert (
+            memory.weight_bytes + memory.kv_bytes + memory.state_bytes + memory.workspace_bytes == allocated
+        )
+        assert (memory.slots, memory.context) == (engine.slots, engine.context)
+        assert memory.kv_bytes_per_position == engine.kv_bytes_per_position
+        assert memory.prefill_rows == engine.prefill_chunk
+    assert device.device().free_bytes == before
+
+
+def test_what_fits_at_most_is_loaded_and_one_more_is_refused(tiny_path: Path) -> None:
+    holding = Holding(slots=8, context=400, kept_slots=2, kept_tokens=500)
+    most = planned(tiny_path, holding).total_bytes
+    memory = planned(tiny_path, holding, most)
+    assert (memory.largest_context, memory.largest_slots) == (400, 8)
+    assert planned(tiny_path, replace(holding, context=401)).total_bytes > most
+    assert planned(tiny_path, replace(holding, slots=9)).total_bytes > most
+    assert planned(tiny_path, holding, most - 1).largest_slots == 7
+    assert planned(tiny_path, holding, GIB // 4).largest_context == 0
+    with opened(tiny_path, holding, most) as engine:
+        assert engine.length(9) == 0
+    told: list[tuple[int, int]] = []
+    with pytest.raises(
+        EngineError, match=r"it takes [\d.]+ GiB .*weights .*keys and values .*more than the .* allowed"
+    ):
+        Engine(
+            tiny_path,
+            slots=10,
+            context=400,
+            kept_slots=2,
+            kept_positions=500,
+            memory_bytes=most - 1,
+            progress=lambda done, total: told.append((done, total)),
+        )
+    assert told == []
+
+
+def test_more_than_the_device_has_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "wide.gguf"
+    RandomModel(heads=64, kv_heads=64, head_dim=128, width=64, context=1 << 20).write(path)
+    with pytest.raises(EngineError, match=r"it takes \d+\.\d\d GiB of device memory .*64\.00 GiB are free"):
+        Engine(path, slots=64, context=1 << 20)
+
+
+def test_kept_slots_have_the_memory_that_was_asked_for_and_no_more(tiny_path: Path) -> None:
+    holding = Holding(slots=1, context=256, kept_slots=3, kept_tokens=128)
+    with opened(tiny_path, holding) as engine:  # two blocks, and four for three kept ones
+        for slot in range(3):
+            engine.step([Chunk(slot, 0, [1] * 256, "none")])
+        expected = engine.step([Chunk(0, 250, [2, 3], "last")]).logits.tobytes()
+        with pytest.raises(EngineError, match="6 blocks of 128 positions 0 are free, 2 are wanted"):
+            engine.step([Chunk(0, 250, [5], "none"), Chunk(3, 0, [1] * 129, "none")])
+        assert (engine.length(0), engine.length(3)) == (252, 0)  # nothing was written
+        engine.fork(1, 1, 0)
+        engine.step([Chunk(3, 0, [1] * 129, "none")])
+        assert engine.step([Chunk(0, 250, [2, 3], "last")]).logits.tobytes() == expected
+
+
+@pytest.mark.parametrize(("kept", "tokens"), [(4, 0), (-1, 0), (1, -1)])
+def test_kept_slots_that_cannot_be_are_refused(kept: int, tokens: int, tiny_path: Path) -> None:
+    with pytest.raises(EngineArgumentError, match="kept_"):
+        Engine(tiny_path, slots=4, kept_slots=kept, kept_positions=tokens)
+
+
+def test_loading_tells_how_far_it_is_and_gives_back_the_pages_it_has_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    RandomModel(layers=6, width=512, ffn=2048, heads=8, kv_heads=8, head_dim=64, vocabulary=320).write(path)
+    told: list[tuple[int, int]] = []
+    resident: list[int] = []
+
+    def progress(done: int, total: int) -> None:
+        told.append((done, total))
+        resident.append(resident_bytes(path))
+
+    Engine(path, slots=1, context=64, progress=progress).close()
+    size = path.stat().st_size
+    assert told[0][0] == 0
+    assert told == sorted(told)
+    assert {total for _, total in told} == {told[-1][0]}
+    assert size - 65536 < told[-1][0] < size
+    assert max(resident) < size / 4
+
+
+def resident_bytes(path: Path) -> int:
+    """How much of a file's mapping this process holds."""
+    text = Path("/proc/self/smaps").read_text()
+    found = re.findall(rf"{re.escape(str(path))}\n.*?Rss: +(\d+) kB", text, re.DOTALL)
+    assert found, "the file is mapped while it is loaded"
+    return sum(map(int, found)) * 1024
