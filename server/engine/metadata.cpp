@@ -139,6 +139,18 @@ double MetadataTable::real(std::string_view key) const {
   wrong_type(key, "a floating-point number");
 }
 
+std::vector<uint64_t> MetadataTable::integers(std::string_view key) const {
+  const Metadata* entry = find(key);
+  if (entry == nullptr) bad_file("metadata key " + quoted(key) + " is missing");
+  if (entry->item_type == Value::string) wrong_type(key, "of integers");
+  std::vector<uint64_t> values;
+  const uint32_t size = width(entry->item_type);
+  for (uint64_t item = 0; item < entry->count; ++item) {
+    values.push_back(integer_at(entry->bytes + item * size, entry->item_type, key));
+  }
+  return values;
+}
+
 double MetadataTable::real_or(std::string_view key, double fallback) const {
   return find(key) == nullptr ? fallback : real(key);
 }

@@ -46,6 +46,7 @@ class MetadataTable {
   uint64_t integer_or(std::string_view key, uint64_t fallback) const;
   double real(std::string_view key) const;
   double real_or(std::string_view key, double fallback) const;
+  std::vector<uint64_t> integers(std::string_view key) const;  // of an array, or the one of a plain value
 
  private:
   std::vector<Metadata> entries_;
