@@ -51,6 +51,18 @@ def golden(name: str) -> list[tuple[npt.NDArray[np.int64], Floats]]:
         return [(file[f"tokens_{index}"], file[f"logits_{index}"]) for index in range(count)]
 
 
+def dequantised(name: str) -> dict[str, str]:
+    """Of a quantised directory: each matrix's module, and the digest of what its packer unpacks it to."""
+    found: dict[str, str] = json.loads((MODELS[name].folder / "dequantised.json").read_text("utf-8"))
+    return found
+
+
+def sample(name: str) -> tuple[str, Floats]:
+    """Of a quantised directory: one such module, and the first of its dequantised rows."""
+    with np.load(MODELS[name].folder / "golden.npz") as file:
+        return str(file["sample_name"]), file["sample"]
+
+
 def as_gguf(name: str, path: Path, kind: Kind = Kind.F32) -> Path:
     """Write a float checkpoint as a GGUF file; the path."""
     write_gguf(config(name), values(name), path, kind)

@@ -88,29 +88,28 @@ def write_gguf(config: Mapping[str, object], values: Values, path: Path, kind: K
 
 def gguf_values(text: Mapping[str, object], values: Values, arch: str) -> dict[str, Floats]:
     """Every tensor by its GGUF name, transformed; vision, which such a file lacks, is left out."""
+    return {
+        gguf_name(text, name): _transformed(text, name, value, arch)
+        for name, value in values.items()
+        if ".visual." not in name
+    }
+
+
+def gguf_name(text: Mapping[str, object], name: str) -> str:
+    """What GGUF calls a tensor; the layers past the last one predict further tokens."""
     layers = int(str(text["num_hidden_layers"]))
-    found: dict[str, Floats] = {}
-    for name, value in values.items():
-        plain = name.removeprefix("model.").removeprefix("language_model.")
-        if plain.startswith("visual."):
-            continue
-        if plain in _NEXTN:
-            found[f"blk.{layers}.{_NEXTN[plain]}"] = _transformed(text, plain, value, arch)
-            continue
-        plain = plain.replace("mtp.layers.0.", f"layers.{layers}.")
-        if plain in _WHOLE:
-            found[_WHOLE[plain]] = _transformed(text, plain, value, arch)
-            continue
-        _, index, rest = plain.split(".", 2)
-        short = _LAYER[rest]
-        if arch == "qwen35" and short == "ffn_norm.weight":
-            short = "post_attention_norm.weight"
-        found[f"blk.{index}.{short}"] = _transformed(text, rest, value, arch)
-    return found
+    plain = name.removeprefix("model.").removeprefix("language_model.")
+    if plain in _NEXTN:
+        return f"blk.{layers}.{_NEXTN[plain]}"
+    if plain in _WHOLE:
+        return _WHOLE[plain]
+    _, index, rest = plain.replace("mtp.layers.0.", f"layers.{layers}.").split(".", 2)
+    second = rest == "post_attention_layernorm.weight" and "linear_num_key_heads" in text
+    return f"blk.{index}.{'post_attention_norm.weight' if second else _LAYER[rest]}"
 
 
 def _transformed(text: Mapping[str, object], name: str, value: Floats, arch: str) -> Floats:
-    if arch == "llama" and name.startswith(("self_attn.q_proj", "self_attn.k_proj")):
+    if arch == "llama" and ("self_attn.q_proj" in name or "self_attn.k_proj" in name):
         heads = int(str(text["num_attention_heads" if ".q_proj" in name else "num_key_value_heads"]))
         return np.ascontiguousarray(
             value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
@@ -124,7 +123,7 @@ def _transformed(text: Mapping[str, object], name: str, value: Floats, arch: str
     order = np.arange(heads).reshape(keys, heads // keys).T.reshape(-1)  # of value heads: dealt out
     wide = (order[:, None] * value_dim + np.arange(value_dim)).reshape(-1)
     before = np.arange(2 * keys * key_dim)
-    match name.removeprefix("linear_attn."):
+    match name.partition("linear_attn.")[2]:
         case "in_proj_qkv.weight":
             value = value[np.concatenate([before, len(before) + wide])]
         case "conv1d.weight":

@@ -6,6 +6,7 @@ made here, so they are held against llama.cpp first: as it reads them the engine
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,16 +15,36 @@ import numpy.typing as npt
 import pytest
 
 from bench.peers import OPEN_S, open_side
+from bench.reference import Reference
+from server.checkpoint import read
+from server.engine import Chunk, Engine
 from tests.server.checkpoints import fixture
+from tests.server.checkpoints.gguf_form import gguf_name
 from tests.server.checkpoints.models import MODELS
+from tests.server.engine.rows import meaning, read_rows
 
 FLOAT = [name for name, tiny in MODELS.items() if tiny.form == "float"]
+QUANTISED = [name for name in MODELS if name not in FLOAT]
 TOLERANCE = 1e-3  # of a position's largest logit
 
 
-def error(given: npt.NDArray[np.float32], golden: npt.NDArray[np.float32]) -> float:
+Floats = npt.NDArray[np.float32]
+
+
+def error(given: Floats, golden: Floats) -> float:
     """The largest difference of any position's logits, relative to the largest logit of the position."""
     return float((np.abs(given - golden).max(-1) / np.abs(golden).max(-1)).max())
+
+
+def answers(path: Path, name: str, isa: str, prompts: slice = slice(None)) -> list[tuple[Floats, Floats]]:
+    """The engine's logits and the golden ones, of each prompt in a slot of its own, all in one step."""
+    golden = fixture.golden(name)[prompts]
+    with Engine(path, threads=2, isa=isa, slots=len(golden), context=256) as engine:
+        step = engine.step(
+            [Chunk(slot, 0, tokens.tolist(), "all") for slot, (tokens, _) in enumerate(golden)]
+        )
+        given = np.split(step.logits.copy(), np.cumsum([len(tokens) for tokens, _ in golden])[:-1].tolist())
+    return [(mine, theirs) for mine, (_, theirs) in zip(given, golden, strict=True)]
 
 
 @pytest.mark.parametrize("name", FLOAT)
@@ -50,3 +71,45 @@ def test_golden_logits_are_of_a_model_that_attends_to_its_prompt(name: str) -> N
         if last.sum() > 1:
             spread = np.abs(golden[last] - golden[last][0]).max()
             assert spread > 0.2 * np.abs(golden).max()
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_the_reference_of_the_bench_is_the_public_implementation(name: str, tmp_path: Path) -> None:
+    """What fidelity at depth is measured against, where the public one would take hours."""
+    reference = Reference(fixture.as_gguf(name, tmp_path / "model.gguf"))
+    for tokens, golden in fixture.golden(name):
+        assert error(reference.logits(tokens).astype(np.float32), golden) < 2e-5
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_a_gguf_file_of_full_precision_is_answered_as_the_public_implementation_does(
+    name: str, isa: str, tmp_path: Path
+) -> None:
+    path = fixture.as_gguf(name, tmp_path / "model.gguf")
+    for given, golden in answers(path, name, isa):
+        assert error(given, golden) < TOLERANCE
+
+
+@pytest.mark.parametrize(("dtype", "shards"), [("F32", 3)])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_a_directory_is_answered_as_the_public_implementation_does(
+    name: str, dtype: str, shards: int, isa: str, tmp_path: Path
+) -> None:
+    path = fixture.as_directory(name, tmp_path / "model", dtype, shards)
+    for given, golden in answers(path, name, isa):
+        assert error(given, golden) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_every_quantised_matrix_means_what_its_packer_says(name: str) -> None:
+    """Bit for bit, by the digest of the values that the public package itself unpacked."""
+    sources = {source.name: source for source in read(MODELS[name].folder).tensors}
+    digests = fixture.dequantised(name)
+    assert len(digests) == {"llama-gptq": 14, "qwen3-nvfp4": 14, "qwen35-w4a16": 13}[name]
+    sample, rows = fixture.sample(name)
+    for module, digest in digests.items():
+        source = sources[gguf_name(fixture.text(name), f"{module}.weight")]
+        values = meaning(source, read_rows(source, 0, source.rows))
+        if module == sample:  # first, since a difference of values says more than one of digests
+            np.testing.assert_array_equal(values[: len(rows)], rows)
+        assert hashlib.sha256(values.tobytes()).hexdigest() == digest, module
