@@ -32,8 +32,9 @@ class DeviceWeights::Finder {
     StackPlan stack;
     for (const auto& [name, rows] : names) {
       const Tensor& tensor = take(name, columns, rows);
-      if (stack.parts.empty() || stack.parts.back().type != tensor.type) {
-        stack.parts.push_back({tensor.type, 0, columns, {}});
+      const MatrixPlan* last = stack.parts.empty() ? nullptr : &stack.parts.back();
+      if (last == nullptr || last->type != tensor.type || last->factor != tensor.factor) {
+        stack.parts.push_back({tensor.type, 0, columns, {}, tensor.factor});
       }
       stack.parts.back().tensors.push_back(&tensor);
       stack.parts.back().rows += rows;
@@ -42,7 +43,7 @@ class DeviceWeights::Finder {
     for (const MatrixPlan& part : stack.parts) {
       weights_.bytes_ += aligned_bytes(part.bytes());
       weights_.bytes_per_step_ += part.bytes();
-      weights_.has_floats_ |= part.type == TensorType::f32 || part.type == TensorType::f16;
+      weights_.has_floats_ |= is_float(part.type);
     }
     return stack;
   }

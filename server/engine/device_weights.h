@@ -1,7 +1,7 @@
 // Which of a model's tensors a device keeps, and how: what loading uploads, and what a plan counts.
 //
 // Matrices that read the same activations form a stack, one below the other in one output row; those of a
-// stack that follow each other with one type are one matrix. Everything else is a vector of floats.
+// stack that follow each other with one type (and one factor) are one matrix. Everything else is a vector of floats.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ struct MatrixPlan {
   int rows = 0;
   int columns = 0;
   std::vector<const Tensor*> tensors;
+  float factor = 1.0f;  // of each of them
 
   size_t bytes() const { return packed_bytes(type, rows, columns); }
 };

@@ -16,10 +16,6 @@ constexpr double kRefined = 2;      // a residual's dot to a float, and added
 constexpr double kScoreLanes = 16;  // of a score: scale, largest, exponential, two halves, sum
 constexpr int kTimesAsHalves = 2;   // queries and weights are two halves each
 
-bool is_float(TensorType type) {
-  return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;
-}
-
 // Adds up one step.
 class Counter {
  public:

@@ -1,12 +1,9 @@
-// How many bytes weights take on a device: tiles of 32 rows by one block of 32 columns (cuda/packed.cuh
+// How many bytes weights take on a device: tiles of 32 rows by the columns that share a header (cuda/packed.cuh
 // says how they lie). Plain C++, so that a model can be planned where there is no device.
 #pragma once
 
 #include <cstddef>
-#include <string>
 
-#include "error.h"
-#include "gguf.h"
 #include "packed.h"
 
 namespace assay {
@@ -18,29 +15,64 @@ constexpr size_t kDeviceAlignment = 256;  // of an array among others in one all
 
 constexpr size_t aligned_bytes(size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
 
-// Bytes of a tile's block: its planes, then its rows' scales; 0 for a type that no device keeps.
-constexpr size_t tile_bytes(TensorType type) {
+constexpr bool is_float(TensorType type) {
+  return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;
+}
+
+// Columns of a row under one header: a block of the file, or the 32 that kernels take at once.
+constexpr int group_columns(TensorType type) {
   switch (type) {
-    case TensorType::f32:
-      return 8 * kPlaneBytes;
-    case TensorType::f16:
-      return 4 * kPlaneBytes;
-    case TensorType::q4_0:
-      return kPlaneBytes + kTileRows * 2;
-    case TensorType::q4_1:
-      return kPlaneBytes + kTileRows * 4;
-    case TensorType::q8_0:
-      return 2 * kPlaneBytes + kTileRows * 2;
+    case TensorType::q4_k:
+    case TensorType::q5_k:
+    case TensorType::q6_k:
+      return 256;
+    case TensorType::w4_f16:
+    case TensorType::w4_bf16:
+      return 128;
     default:
-      return 0;
+      return kBlock;
   }
 }
 
-// Bytes of a matrix, padding included; Error (unsupported) where no device keeps its type.
-inline size_t packed_bytes(TensorType type, int rows, int columns) {
-  const size_t bytes = tile_bytes(type);
-  if (bytes == 0) unsupported(std::string("a device keeps no weights of the type ") + traits(type).name);
-  return bytes * static_cast<size_t>((rows + kTileRows - 1) / kTileRows) * static_cast<size_t>(columns / kBlock);
+// Bytes of a group of one row: as many as in a file.
+constexpr int row_group_bytes(TensorType type) {
+  switch (type) {
+    case TensorType::f32:
+      return 4 * kBlock;
+    case TensorType::f16:
+    case TensorType::bf16:
+      return 2 * kBlock;
+    case TensorType::q4_0:
+    case TensorType::nvfp4:
+      return 18;
+    case TensorType::q4_1:
+      return 20;
+    case TensorType::q5_0:
+      return 22;
+    case TensorType::q5_1:
+      return 24;
+    case TensorType::q8_0:
+      return 34;
+    case TensorType::w4_f16:
+    case TensorType::w4_bf16:
+      return 66;
+    case TensorType::q4_k:
+      return 144;
+    case TensorType::q5_k:
+      return 176;
+    case TensorType::q6_k:
+      return 210;
+  }
+  return 0;
+}
+
+// Bytes of a group of a tile's rows.
+constexpr size_t group_bytes(TensorType type) { return static_cast<size_t>(kTileRows * row_group_bytes(type)); }
+
+// Bytes of a matrix, the rows that fill its last tile included.
+constexpr size_t packed_bytes(TensorType type, int rows, int columns) {
+  const int tiles = (rows + kTileRows - 1) / kTileRows;
+  return group_bytes(type) * static_cast<size_t>(tiles) * static_cast<size_t>(columns / group_columns(type));
 }
 
 }  // namespace assay

@@ -3,10 +3,11 @@
 // Fragments as PTX defines them; with g = lane / 4 and t = lane % 4:
 //   m16n8k32 of int8   a[0], a[1]  rows g, g + 8, columns 4t to 4t + 3; a[2], a[3] the same plus column 16
 //                      b[0], b[1]  rows 4t to 4t + 3 of column g; the same plus row 16
+//   m16n8k16 of int8   a[0], a[1], b as the first halves of those
 //   m16n8k16 of half   a[0], a[1]  rows g, g + 8, columns 2t, 2t + 1; a[2], a[3] the same plus column 8
 //                      b[0], b[1]  rows 2t, 2t + 1 of column g; the same plus row 8
 //   both               c[0], c[1]  row g, columns 2t, 2t + 1; c[2], c[3] the same of row g + 8
-// The int8 product is exact. How a device rounds inside the half product is its own
+// The int8 products are exact. How a device rounds inside the half product is its own
 // matter, but a row's result depends on that row and on b alone, so it is the same
 // bits wherever the row stands and whatever stands beside it.
 #pragma once
@@ -63,6 +64,10 @@ inline void product_int8(int (&c)[4], const uint32_t (&a)[4], const uint32_t (&b
       line);
 }
 
+inline void product_int8(int (&c)[4], const uint32_t (&a)[2], uint32_t b, int line = __builtin_LINE()) {
+  product_int8(c, {a[0], a[1], 0, 0}, {b, 0}, line);
+}
+
 inline void product_half(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int line = __builtin_LINE()) {
   emulated_product(
       c, a, b,
@@ -90,6 +95,13 @@ __device__ __forceinline__ void product_int8(int (&c)[4], const uint32_t (&a)[4]
       "{%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void product_int8(int (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 __device__ __forceinline__ void product_half(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

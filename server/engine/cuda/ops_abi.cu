@@ -14,9 +14,11 @@ namespace {
 
 struct PackedCopy {
   PackedCopy(const Bench& bench, uint32_t type, const uint8_t* source, int rows, int columns) {
-    if (rows < 1 || columns < kBlock || columns % kBlock != 0) bad_argument("a matrix without rows or whole blocks");
     matrix.type = static_cast<TensorType>(type);
     const TypeTraits form = traits(matrix.type);  // an unknown type is refused here
+    if (rows < 1 || columns < kBlock || columns % group_columns(matrix.type) != 0) {
+      bad_argument("a matrix without rows or whole blocks");
+    }
     matrix.rows = rows;
     matrix.columns = columns;
     const size_t source_bytes = size_of(columns) / form.block_values * form.block_bytes * size_of(rows);

@@ -3,7 +3,9 @@
 // A block of threads computes 128 rows of the matrix times 64 of the activations; its
 // eight warps 32 x 32 each. Blocks of 32 columns stream through shared memory, kStages
 // of them under way (cp.async). After each the integer dots become floats and join the
-// chains of linear.cuh, the same ones that the decode form computes.
+// chains of linear.cuh, the same ones that the decode form computes. A header of one block
+// comes with it; one of several blocks becomes a table of their scales in shared memory while
+// the last block before them is computed.
 #include <type_traits>
 
 #include "linear.cuh"
@@ -19,8 +21,13 @@ constexpr int kWarpTokens = 32;
 
 template <TensorType kType>
 struct Stage {
-  static constexpr int kWeightWords = kTiles * Layout<kType>::kBytes / 16;  // of 16 bytes
-  static constexpr int kTokenWords = 2 * kTokens;                           // two halves of each token's block
+  using Form = Layout<kType>;
+  static constexpr int kPlaneWords = Form::kBlockBytes / 16;  // of 16 bytes, of a tile's block
+  static constexpr int kHighWords = Form::kHighBytes / 16;
+  static constexpr int kHeaderWords = Form::kGroup == 1 ? kTileRows * Form::kHeaderBytes / 16 : 0;
+  static constexpr int kTileWords = kPlaneWords + kHighWords + kHeaderWords;
+  static constexpr int kWeightWords = kTiles * kTileWords;
+  static constexpr int kTokenWords = 2 * kTokens;  // two halves of each token's block
   static constexpr int kScaleWords = kTokens / 2;
   static constexpr int kWords = kWeightWords + 2 * kTokenWords + kScaleWords;
 
@@ -30,28 +37,68 @@ struct Stage {
         residual(words.part(kWeightWords + kTokenWords, kTokenWords)),
         scale(words.part(kWeightWords + 2 * kTokenWords, kScaleWords)) {}
 
-  Shared<uint4> weights;   // [tile][as in packed.cuh]
+  Shared<uint4> weights;   // [tile][planes, high, header of one block: as in packed.cuh]
   Shared<uint4> q;         // [half][token]
   Shared<uint4> residual;  // the same
   Shared<uint4> scale;     // [token / 2]: two (scale, sum)
 };
 
+// The scales of groups of several blocks: two groups take turns.
+template <TensorType kType>
+struct ScaleTable {
+  using Form = Layout<kType>;
+  static constexpr int kEntries = Form::kGroup == 1 ? 0 : Form::kW4 ? 1 : Form::kGroup;  // of a row
+  static constexpr int kRows = kTiles * kTileRows;
+  static constexpr int kWords = 2 * kEntries * kRows / 2;  // of 16 bytes
+
+  Shared<float2> entries;  // [group % 2][entry][row]
+  float inverse;
+
+  // One thread a row.
+  __device__ __forceinline__ void fill(const Matrix& matrix, int group) const {
+    if (kEntries == 0 || threadIdx.x >= kRows) return;
+    const int row = static_cast<int>(threadIdx.x), groups = block_count(matrix.columns) / Form::kGroup;
+    const int tile = static_cast<int>(blockIdx.x) * kTiles + row / kTileRows, last = tile_count(matrix.rows) - 1;
+    const int64_t index = static_cast<int64_t>(tile < last ? tile : last) * groups + group;
+    Header<kType> header;
+    header.load(matrix.data + index * Form::kBytes, row % kTileRows);
+#pragma unroll
+    for (int entry = 0; entry < kEntries; ++entry) {
+      const WeightScale scale = header.scale(entry, inverse);
+      entries.put((group % 2 * kEntries + entry) * kRows + row, make_float2(scale.first, scale.second));
+    }
+  }
+
+  __device__ __forceinline__ WeightScale scale(int block, int row) const {
+    const int entry = Form::kW4 ? 0 : block % Form::kGroup;
+    const float2 found = entries.get((block / Form::kGroup % 2 * kEntries + entry) * kRows + row);
+    return {found.x, found.y};
+  }
+};
+
 template <TensorType kType>
 __device__ __forceinline__ void load_stage(const Stage<kType>& stage, const Matrix& matrix, const Activations& in,
                                            int block, bool refined) {
-  constexpr int kTileWords = Layout<kType>::kBytes / 16;
+  using Form = Layout<kType>;
+  using Own = Stage<kType>;
   const unsigned tile = blockIdx.x * kTiles, token = blockIdx.y * kTokens, at_block = static_cast<unsigned>(block);
-  const unsigned blocks = static_cast<unsigned>(block_count(matrix.columns));
+  const unsigned groups = static_cast<unsigned>(block_count(matrix.columns)) / Form::kGroup;
   const unsigned last_tile = static_cast<unsigned>(tile_count(matrix.rows)) - 1;
   const unsigned last_row = static_cast<unsigned>(in.rows) - 1, last_pair = static_cast<unsigned>(in.stride) / 2 - 1;
   const uint4* weights = reinterpret_cast<const uint4*>(matrix.data);
+  const unsigned group = at_block / Form::kGroup, within = at_block % Form::kGroup;
   // What lies past the last row is loaded from it and not stored later.
 #pragma unroll
-  for (unsigned first = 0; first < Stage<kType>::kWeightWords; first += kThreads) {
+  for (unsigned first = 0; first < Own::kWeightWords; first += kThreads) {
     const unsigned i = first + threadIdx.x;
-    if (i >= Stage<kType>::kWeightWords) break;
-    const unsigned own = min(tile + i / kTileWords, last_tile) * blocks + at_block;
-    copy_async(stage.weights, static_cast<int>(i), weights + static_cast<size_t>(own) * kTileWords + i % kTileWords);
+    if (i >= Own::kWeightWords) break;
+    const unsigned own = min(tile + i / Own::kTileWords, last_tile) * groups + group;
+    unsigned at = i % Own::kTileWords;
+    if constexpr (Form::kGroup != 1) {
+      const unsigned high = Form::kHighAt / 16 + within * Own::kHighWords - Own::kPlaneWords;
+      at += at < Own::kPlaneWords ? within * Own::kPlaneWords : high;
+    }
+    copy_async(stage.weights, static_cast<int>(i), weights + static_cast<size_t>(own) * (Form::kBytes / 16) + at);
   }
   const unsigned row = at_block * static_cast<unsigned>(in.stride);
   if (threadIdx.x < Stage<kType>::kTokenWords) {
@@ -70,7 +117,8 @@ __device__ __forceinline__ void load_stage(const Stage<kType>& stage, const Matr
 // The four words of an int8 product's left side: rows g and g + 8 of a half tile, both column halves.
 template <TensorType kType>
 __device__ __forceinline__ void load_weights(Shared<uint32_t> words, int row, int t, uint32_t (&a)[4]) {
-  constexpr int kPlaneWords = kPlaneBytes / 4;
+  using Form = Layout<kType>;
+  constexpr int kPlaneWords = kPlaneBytes / 4, kHigh = Form::kBlockBytes / 4;
   const uint32_t first = words.get(row * 4 + t), second = words.get((row + 8) * 4 + t);
   if constexpr (kType == TensorType::q8_0) {
     a[0] = first;
@@ -78,27 +126,57 @@ __device__ __forceinline__ void load_weights(Shared<uint32_t> words, int row, in
     a[2] = words.get(kPlaneWords + row * 4 + t);
     a[3] = words.get(kPlaneWords + (row + 8) * 4 + t);
   } else {
-    a[0] = low_columns<kType>(first);
-    a[1] = low_columns<kType>(second);
-    a[2] = high_columns<kType>(first);
-    a[3] = high_columns<kType>(second);
+    uint32_t high[2][2] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int at = kHigh + (row + 8 * i) * Form::kHighWords;
+      if constexpr (Form::kHighWords != 0) high[i][0] = high[i][1] = words.get(at);
+      if constexpr (Form::kHighWords == 2) high[i][1] = words.get(at + 1);
+    }
+    a[0] = low_columns<kType>(first, high[0][0], t);
+    a[1] = low_columns<kType>(second, high[1][0], t);
+    a[2] = high_columns<kType>(first, high[0][1], t);
+    a[3] = high_columns<kType>(second, high[1][1], t);
   }
 }
 
+// The scales of a block that brought its own header.
 template <TensorType kType>
-__device__ __forceinline__ WeightScale load_scale(Shared<uint32_t> words, int row) {
-  constexpr int kFirst = Layout<kType>::kPlanes * kPlaneBytes / 4;
-  if constexpr (Layout<kType>::kScaleBytes == 4) return weight_scale<kType>(words.get(kFirst + row));
-  const uint32_t pair = words.get(kFirst + row / 2);
-  return weight_scale<kType>(row % 2 == 0 ? pair & 0xffffu : pair >> 16);
+__device__ __forceinline__ WeightScale load_scale(Shared<uint32_t> words, int row, float inverse) {
+  constexpr int kFirst = Layout<kType>::kHeaderAt / 4;
+  Header<kType> header;
+  if constexpr (Layout<kType>::kHeaderBytes == 4) {
+    header.words[0] = words.get(kFirst + row);
+  } else {
+    header.words[0] = words.get(kFirst + row / 2) >> (row % 2 * 16) & 0xffffu;
+  }
+  return header.scale(0, inverse);
+}
+
+// A lane's part of the products of 16 rows with 8 rows of activations.
+template <TensorType kType>
+__device__ __forceinline__ void multiply(const uint32_t (&a)[4], const uint32_t (&b)[2], Product (&products)[4]) {
+  int c[4] = {kFloatDisguise, kFloatDisguise, kFloatDisguise, kFloatDisguise};
+  if constexpr (Layout<kType>::kScaling == Scaling::halves) {
+    int d[4] = {kFloatDisguise, kFloatDisguise, kFloatDisguise, kFloatDisguise};
+    product_int8(c, {a[0], a[1]}, b[0]);
+    product_int8(d, {a[2], a[3]}, b[1]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) products[i] = {exact_float(c[i]), exact_float(d[i])};
+  } else {
+    product_int8(c, a, b);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) products[i] = {exact_float(c[i]), 0.0f};
+  }
 }
 
 // One block of columns: dots, then a step of every chain. total[m][n] as the products' results lie.
 template <TensorType kType>
-__device__ __forceinline__ void add_stage(const Stage<kType>& stage, bool refined, float (&total)[2][4][4]) {
+__device__ __forceinline__ void add_stage(const Stage<kType>& stage, const ScaleTable<kType>& table, int block,
+                                          bool refined, float (&total)[2][4][4]) {
   const int g = lane_index() / 4, t = lane_index() % 4;
   const int tile = warp_index() % kTiles, token = warp_index() / kTiles * kWarpTokens;
-  constexpr int kTileWords = Layout<kType>::kBytes / 16;
+  constexpr int kTileWords = Stage<kType>::kTileWords;
   const Shared<uint32_t> words = stage.weights.part(tile * kTileWords, kTileWords).template as<uint32_t>();
   const Shared<uint32_t> q = stage.q.template as<uint32_t>(), residual = stage.residual.template as<uint32_t>();
   const Shared<float4> scales = stage.scale.template as<float4>();
@@ -107,8 +185,15 @@ __device__ __forceinline__ void add_stage(const Stage<kType>& stage, bool refine
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
     load_weights<kType>(words, 16 * m + g, t, a[m]);
-    weight[m][0] = load_scale<kType>(words, 16 * m + g);
-    weight[m][1] = load_scale<kType>(words, 16 * m + g + 8);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = 16 * m + g + 8 * i;
+      if constexpr (Layout<kType>::kGroup == 1) {
+        weight[m][i] = load_scale<kType>(words, row, table.inverse);
+      } else {
+        weight[m][i] = table.scale(block, tile * kTileRows + row);
+      }
+    }
   }
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
@@ -116,24 +201,25 @@ __device__ __forceinline__ void add_stage(const Stage<kType>& stage, bool refine
     const float4 pair = scales.get((token + 8 * n) / 2 + t);
     const float2 activation[2] = {make_float2(pair.x, pair.y), make_float2(pair.z, pair.w)};
     const uint32_t b[2] = {q.get(column * 4 + t), q.get((kTokens + column) * 4 + t)};
+    uint32_t left[2] = {0, 0};
     const bool more = refined && __any_sync(kFullWarp, is_refined(pair.x) || is_refined(pair.z)) != 0;
+    if (more) {
+      left[0] = residual.get(column * 4 + t);
+      left[1] = residual.get((kTokens + column) * 4 + t);
+    }
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      int c[4] = {kFloatDisguise, kFloatDisguise, kFloatDisguise, kFloatDisguise};
-      product_int8(c, a[m], b);
-      float product[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) product[i] = exact_float(c[i]);
+      Product products[4];
+      multiply<kType>(a[m], b, products);
       if (more) {
-        const uint32_t left[2] = {residual.get(column * 4 + t), residual.get((kTokens + column) * 4 + t)};
-        int d[4] = {kFloatDisguise, kFloatDisguise, kFloatDisguise, kFloatDisguise};
-        product_int8(d, a[m], left);
+        Product residuals[4];
+        multiply<kType>(a[m], left, residuals);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) product[i] = refined_product(product[i], exact_float(d[i]));
+        for (int i = 0; i < 4; ++i) products[i] = refined_product<kType>(products[i], residuals[i]);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        total[m][n][i] = add_block<kType>(total[m][n][i], product[i], weight[m][i / 2], activation[i % 2]);
+        total[m][n][i] = add_block<kType>(total[m][n][i], products[i], weight[m][i / 2], activation[i % 2]);
       }
     }
   }
@@ -163,14 +249,18 @@ __device__ __forceinline__ void store(const float (&total)[2][4][4], const Matri
 template <TensorType kType>
 __global__ void __launch_bounds__(kThreads, 2)
     qlinear_tiles(Matrix matrix, Activations in, float* __restrict__ out, int stride, bool add) {
-  ASSAY_STATIC_SHARED(arena, kStages * Stage<kType>::kWords * 16);
+  using Form = Layout<kType>;
+  using Table = ScaleTable<kType>;
+  ASSAY_STATIC_SHARED(arena, (kStages * Stage<kType>::kWords + Table::kWords) * 16);
   const Shared<uint4> words = arena.template take<uint4>(kStages * Stage<kType>::kWords);
+  const Table table{arena.template take<float2>(2 * Table::kWords), inverse_factor<kType>(matrix)};
   const auto stage = [&](int index) {
     return Stage<kType>(words.part(index % kStages * Stage<kType>::kWords, Stage<kType>::kWords));
   };
   const bool refined = in.residual != nullptr;
-  const int blocks = block_count(matrix.columns), length = segment_blocks(blocks);
+  const int blocks = block_count(matrix.columns), length = segment_blocks<kType>(blocks);
   float total[2][4][4] = {}, run[2][4][4] = {};
+  table.fill(matrix, 0);
 #pragma unroll
   for (int block = 0; block < kStages - 1; ++block) {
     if (block < blocks) load_stage<kType>(stage(block), matrix, in, block, refined);
@@ -183,7 +273,10 @@ __global__ void __launch_bounds__(kThreads, 2)
     const int ahead = block + kStages - 1;
     if (ahead < blocks) load_stage<kType>(stage(ahead), matrix, in, ahead, refined);
     copy_commit();
-    add_stage<kType>(stage(block), refined, run);
+    if (Form::kGroup != 1 && (block + 1) % Form::kGroup == 0 && block + 1 < blocks) {
+      table.fill(matrix, (block + 1) / Form::kGroup);
+    }
+    add_stage<kType>(stage(block), table, block, refined, run);
     if (--left != 0 && block + 1 != blocks) continue;
     left = length;
 #pragma unroll
@@ -205,7 +298,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 void qlinear_prefill(const Matrix& matrix, const Activations& in, float* out, int stride, bool add,
                      cudaStream_t stream) {
-  if (matrix.type == TensorType::f32 || matrix.type == TensorType::f16) {
+  if (is_float(matrix.type)) {
     return qlinear_decode(matrix, in, out, stride, add, stream);
   }
   const dim3 grid(static_cast<unsigned>((tile_count(matrix.rows) + kTiles - 1) / kTiles),

@@ -19,7 +19,7 @@ class Weights::Loader {
   Matrix matrix(const MatrixPlan& planned) {
     uint8_t* packed = weights_.arena_.take<uint8_t>(planned.bytes());
     upload_.matrix(planned, packed);
-    return {planned.type, planned.rows, planned.columns, packed};
+    return {planned.type, planned.rows, planned.columns, packed, planned.factor};
   }
 
   Stack stack(const StackPlan& planned) {

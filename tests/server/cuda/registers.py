@@ -20,7 +20,22 @@ from server.build_cuda import ensure_built_cuda
 TABLE = SOURCES / "cuda" / "registers.toml"
 GRANULE = 8
 _KINDS = {
-    "TensorType": {"0": "f32", "1": "f16", "2": "q4_0", "3": "q4_1", "8": "q8_0"},
+    "TensorType": {
+        "0": "f32",
+        "1": "f16",
+        "2": "q4_0",
+        "3": "q4_1",
+        "6": "q5_0",
+        "7": "q5_1",
+        "8": "q8_0",
+        "12": "q4_k",
+        "13": "q5_k",
+        "14": "q6_k",
+        "30": "bf16",
+        "1000": "w4_f16",
+        "1001": "w4_bf16",
+        "1002": "nvfp4",
+    },
     "KvType": {"0": "f16", "1": "int8"},
 }
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")

@@ -56,6 +56,16 @@ inline int __dp4a(int a, int b, int total) {
   return total;
 }
 
+// Four of the eight bytes of two words, by the low three bits of each nibble of `which`.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+  const uint64_t bytes = static_cast<uint64_t>(high) << 32 | low;
+  unsigned found = 0;
+  for (int i = 0; i < 4; ++i) {
+    found |= static_cast<unsigned>(bytes >> (8 * (which >> (4 * i) & 7u)) & 0xffu) << (8 * i);
+  }
+  return found;
+}
+
 namespace emulation {
 
 template <typename T>
