@@ -3,7 +3,9 @@
 The port is bound first, so a taken port is known at once and `/health` can say 503 while the weights are
 read. SIGTERM (or Ctrl-C) lets what is under way finish within a bound, answers whatever comes meanwhile with
 503, and exits 0; a second signal ends it at once.
-Exit codes: 0 ended on request, 2 bad configuration or key file, 3 model, engine or port not to be had.
+`--plan` instead prints what a CUDA device needs for the model, and how fast a card could be (`planning.py`).
+Exit codes: 0 ended on request or planned, 2 bad configuration or key file, 3 model, engine, memory or port
+not to be had.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from pathlib import Path
 import uvicorn
 import uvloop
 
+from server import planning
 from server.app import create_app
 from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
 from server.key import read_key
 from server.loading import ModelOptions, check_model_file, load
+from server.plan import Holding
 from server.protocol import configuration
+from server.scheduler import Limits
 from server.service import Service
 
 logger = logging.getLogger("server")
@@ -77,6 +82,19 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--name", help="the model's name in the API (default: the file's stem)")
     out.add_argument("--ready-file", type=Path, help="written with port and pid once the model answers")
+    out.add_argument(
+        "--vram",
+        type=_size,
+        default=0,
+        help="device memory that may be taken, such as 24GiB (default: what is free)",
+    )
+    out.add_argument(
+        "--plan",
+        action="store_true",
+        help="print what a CUDA device needs for the model, load nothing, and exit",
+    )
+    out.add_argument("--card", default="rtx-3090", help="with --plan: whose figures (default: %(default)s)")
+    out.add_argument("--json", action="store_true", help="with --plan: print one JSON object")
     return out
 
 
@@ -90,6 +108,13 @@ def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
     return int(text)
+
+
+def _size(text: str) -> int:
+    try:
+        return planning.size_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _port(text: str) -> int:
@@ -175,6 +200,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         kv=options.kv,
         kept_slots=options.kept_slots,
         kept_tokens=options.kept_tokens if options.kept_slots else 0,
+        memory_bytes=options.vram,
     )
     loaded = None
     try:
@@ -228,12 +254,29 @@ def _write_atomic(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def print_plan(options: argparse.Namespace) -> None:
+    """Print what `--plan` asks for; StartError when the model cannot be planned."""
+    check_model_file(options.model)
+    holding = Holding(
+        slots=options.slots,
+        context=options.context,
+        kv=options.kv,
+        kept_slots=options.kept_slots,
+        kept_tokens=options.kept_tokens if options.kept_slots else 0,
+    )
+    report = planning.make(options.model, holding, options.card, options.vram, Limits().prefill_alone)
+    sys.stdout.write((planning.document if options.json else planning.text)(report) + "\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     options = parser().parse_args(argv)
     try:
+        if options.plan:
+            print_plan(options)
+            return 0
         key = read_key(options.key_file) if options.key_file is not None else None
         if key is None and not is_loopback(options.host):
             raise StartError(
@@ -241,6 +284,12 @@ def main(argv: list[str] | None = None) -> int:
                 "anybody who reaches that address could use the model",
                 "add --key-file FILE, or use --host 127.0.0.1",
                 BAD_CONFIGURATION,
+            )
+        if options.vram and options.device == "cpu":
+            raise StartError(
+                "--vram bounds the memory of a CUDA device, and the CPU was to compute",
+                "--device is cpu",
+                "add --device cuda, or --plan",
             )
         check_model_file(options.model)
         if options.ready_file is not None:

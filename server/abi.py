@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from server.build import EngineArgumentError, EngineError
+from server.build import EngineArgumentError, EngineError, EngineMemoryError
 
 _VERSION = 3
 _BAD_ARGUMENT = 3
+_NO_MEMORY = 4
 _MESSAGE_BYTES = 1024
 
 Handle = ctypes.c_void_p
@@ -286,5 +287,7 @@ def load(path: Path) -> Library:
 def _raise_unless_ok(status: int, message: bytes) -> None:
     if status == _BAD_ARGUMENT:
         raise EngineArgumentError(message.decode(errors="replace"))
+    if status == _NO_MEMORY:
+        raise EngineMemoryError(message.decode(errors="replace"))
     if status != 0:
         raise EngineError(message.decode(errors="replace"))

@@ -67,6 +67,10 @@ class EngineError(RuntimeError):
     """The engine cannot be built, cannot load a model, or refused a request; says what and why."""
 
 
+class EngineMemoryError(EngineError):
+    """There is not as much memory as it takes; says how much, where that is known."""
+
+
 class EngineArgumentError(EngineError):
     """What was asked for is outside what the engine or the model takes."""
 

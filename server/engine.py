@@ -22,12 +22,20 @@ import numpy as np
 import numpy.typing as npt
 
 from server import abi
-from server.build import EngineArgumentError, EngineBuild, EngineError, ensure_built
+from server.build import EngineArgumentError, EngineBuild, EngineError, EngineMemoryError, ensure_built
 from server.build_cuda import ensure_built_cuda, ensure_built_emulated
 from server.checkpoint import Checkpoint, read
 from server.description import Description
 
-__all__ = ["Chunk", "Engine", "EngineArgumentError", "EngineBuild", "EngineError", "StepResult"]
+__all__ = [
+    "Chunk",
+    "Engine",
+    "EngineArgumentError",
+    "EngineBuild",
+    "EngineError",
+    "EngineMemoryError",
+    "StepResult",
+]
 
 # What computes, and how its library is made; the emulated one is for tests.
 _DEVICES: dict[str, Callable[[], EngineBuild]] = {

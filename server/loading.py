@@ -13,7 +13,7 @@ from typing import Literal
 
 from server import identity
 from server.dialect import Dialect
-from server.engine import Engine, EngineArgumentError, EngineError
+from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.grammar import GrammarCompiler
 from server.metrics import Metrics
@@ -136,6 +136,13 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         except EngineArgumentError as error:
             raise StartError(
                 "the engine cannot be started as asked", str(error), "assay serve --help"
+            ) from error
+        except EngineMemoryError as error:
+            raise StartError(
+                f"{options.path} does not fit into memory",
+                str(error),
+                f"assay serve '{options.path}' --plan   # then smaller --slots, --kept-slots or --context",
+                MISSING_DEPENDENCY,
             ) from error
         except EngineError as error:
             raise StartError(

@@ -30,7 +30,10 @@ OPTIONS = {
     "kept-tokens": "positions they keep together (default: 16384)",
     "name": "the model's name in the API (default: the pin's name, or the file's stem)",
     "ready-file": "written with port and pid once the model answers",
+    "vram": "device memory that may be taken, such as 24GiB (default: what is free)",
+    "card": "with --plan: whose published figures (default: rtx-3090)",
 }
+PLAN = "print what a CUDA device needs for the model and how fast a card could be, load nothing, and exit"
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,6 +47,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("model", metavar="MODEL", help="a name of models.lock, or the path of a GGUF file")
     for option, text in OPTIONS.items():
         parser.add_argument(f"--{option}", help=text)
+    parser.add_argument("--plan", action="store_true", help=PLAN)
     parser.set_defaults(handler=handle)
 
 
@@ -53,8 +57,10 @@ def handle(arguments: argparse.Namespace) -> int:
     options = {option: getattr(arguments, option.replace("-", "_")) for option in OPTIONS}
     options["name"] = options["name"] or name
     words = [f"--{option}={value}" for option, value in options.items() if value is not None]
+    if arguments.plan:
+        words += ["--plan", *(["--json"] if arguments.json else [])]
     command = [sys.executable, "-m", "server", str(model), *words]
-    if arguments.json:
+    if arguments.json and not arguments.plan:
         answer({"status": "starting", "model": str(model), "command": command})
     os.execv(sys.executable, command)
 

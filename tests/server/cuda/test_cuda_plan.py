@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from server import engine as engine_module
+from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, EngineArgumentError, EngineError
 from server.engine import Engine as AnyEngine
+from server.errors import StartError
 from server.gpu_speed import Measure
+from server.loading import ModelOptions, load
+from server.metrics import Metrics
 from server.plan import Holding, Memory, plan
 from server.random_model import RandomModel
 
@@ -89,6 +94,18 @@ def test_what_fits_at_most_is_loaded_and_one_more_is_refused(tiny_path: Path) ->
             progress=lambda done, total: told.append((done, total)),
         )
     assert told == []
+
+
+def test_a_server_that_does_not_fit_ends_with_the_numbers_and_what_to_type(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    options = ModelOptions(tiny_path, "tiny", device="cuda", memory_bytes=500 << 20)
+    with pytest.raises(StartError) as caught:
+        load(options, Metrics())
+    assert caught.value.exit_code == 3
+    assert re.search(r"it takes 0\.\d\d GiB .* more than the 0\.49 GiB allowed", caught.value.why)
+    assert f"assay serve '{tiny_path}' --plan" in caught.value.next_command
 
 
 def test_more_than_the_device_has_is_refused_with_the_numbers(tmp_path: Path) -> None:

@@ -1,0 +1,220 @@
+"""`assay serve MODEL --plan`: what a CUDA device needs for a model, what fits, and how fast a card could be.
+
+Contract: memory is exact but for two allowances that are named; bytes and operations are counted as the
+kernels read and compute; times are those counts at a card's published figures (`cards.toml`) and at assumed
+shares of them. Nothing is loaded and nothing here was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+from server.build import EngineError
+from server.cards import GIB, Card, Shares
+from server.cards import read as read_cards
+from server.errors import MISSING_DEPENDENCY, StartError
+from server.plan import Cost, Holding, Memory, Step, plan
+
+SCHEMA = "assay/plan/v1"
+DEPTH = 8192  # tokens before an answer, and of a prompt, that figures are usually told of
+UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": GIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one kind of work costs in the mean of its tokens."""
+
+    name: str
+    tokens: int  # that the cost is of
+    cost: Cost
+
+    def tokens_per_s(self, card: Card, shares: Shares) -> float:
+        """Return the rate at these shares of a card's figures."""
+        return self.tokens / card.seconds(self.cost, shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole plan."""
+
+    model: str
+    kv: str
+    kept_slots: int
+    card: Card
+    limit_bytes: int  # of device memory
+    memory: Memory
+    works: tuple[Work, ...]
+    assumed: Shares
+
+    @property
+    def fits(self) -> bool:
+        """Whether all of it fits into the limit."""
+        return self.memory.total_bytes <= self.limit_bytes
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of a size such as 24GiB, 800MB or 1000000.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*([A-Za-z]*)", text)
+    unit = UNITS.get((found[3] or "B") if found else "")
+    if found is None or unit is None or (found[2] and unit == 1):
+        raise ValueError(f"{text!r} is no size, such as 24GiB ({', '.join(UNITS)})")
+    part = found[2] or "0"
+    return int(found[1]) * unit + int(part) * unit // int("1" + "0" * len(part))
+
+
+def make(model: Path, holding: Holding, card_key: str, limit_bytes: int, pass_rows: int) -> Report:
+    """Return the plan of a model on a card.
+
+    Args:
+        model: a GGUF file or a directory of safetensors files.
+        holding: how it is to be held.
+        card_key: a key of `cards.toml`.
+        limit_bytes: of device memory; 0: what the card has.
+        pass_rows: of a prompt, that the server computes together.
+
+    Raises:
+        StartError: there is no such card, or the engine cannot serve such a model or holding.
+    """
+    cards, assumed = read_cards()
+    if card_key not in cards:
+        raise StartError(
+            f"there is no card {card_key}",
+            f"server/cards.toml has {', '.join(cards)}",
+            "assay serve MODEL --plan --vram 24GiB",
+        )
+    card = cards[card_key]
+    limit = limit_bytes or card.memory_bytes
+    try:
+        memory, _ = plan(model, holding, limit, [])
+        shapes = dict(_shapes(holding.slots, memory.context, pass_rows))
+        _, costs = plan(model, holding, limit, [step for steps in shapes.values() for step in steps])
+    except EngineError as error:
+        raise StartError(
+            f"the engine cannot plan {model}", str(error), "assay serve --help", MISSING_DEPENDENCY
+        ) from error
+    given = iter(costs)
+    works = tuple(
+        Work(
+            name,
+            sum(step.sequences * step.rows for step in steps),
+            reduce(add, (next(given) for _ in steps)),
+        )
+        for name, steps in shapes.items()
+    )
+    return Report(model.name, holding.kv, holding.kept_slots, card, limit, memory, works, assumed)
+
+
+def _shapes(slots: int, context: int, pass_rows: int) -> Iterator[tuple[str, list[Step]]]:
+    """Yield each kind of work by name, as the steps it takes."""
+    for position in sorted({0, min(DEPTH, context - 1), context - 1}):
+        yield f"decode at {position:,}", [Step(1, 1, position, 1)]
+    if slots > 1:
+        position = min(DEPTH, context - 1)
+        yield f"decode of {slots} at {position:,}", [Step(slots, 1, position, slots)]
+    for prompt in sorted({min(DEPTH, context), context}):
+        starts = range(0, prompt, pass_rows)
+        yield (
+            f"prompt of {prompt:,}",
+            [
+                Step(1, min(pass_rows, prompt - start), start, int(start + pass_rows >= prompt))
+                for start in starts
+            ],
+        )
+
+
+def document(report: Report) -> str:
+    """Return the plan as one JSON object."""
+    value = {
+        "schema": SCHEMA,
+        "model": report.model,
+        "kv": report.kv,
+        "kept_slots": report.kept_slots,
+        "card": asdict(report.card),
+        "assumed": asdict(report.assumed),
+        "limit_bytes": report.limit_bytes,
+        "fits": report.fits,
+        "memory": asdict(report.memory),
+        "work": [
+            {
+                "name": work.name,
+                "tokens": work.tokens,
+                **asdict(work.cost),
+                "tokens_per_s_at_published": work.tokens_per_s(report.card, Shares()),
+                "tokens_per_s_at_assumed": work.tokens_per_s(report.card, report.assumed),
+            }
+            for work in report.works
+        ],
+    }
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def text(report: Report) -> str:
+    """Return the plan as it is printed."""
+    return "\n".join([*_memory_lines(report), "", *_work_lines(report)])
+
+
+def _memory_lines(report: Report) -> Iterator[str]:
+    memory, answers = report.memory, report.memory.slots - report.kept_slots
+    where = f"on a CUDA device of {_gib(report.limit_bytes)}"
+    yield f"{report.model}, keys and values as {report.kv}: memory {where}"
+    held = f"{answers} x {memory.context:,} positions at {memory.kv_bytes_per_position:,} B"
+    kept = f", {report.kept_slots} kept" if report.kept_slots else ""
+    rows = [("weights", memory.weight_bytes, ""), ("keys and values", memory.kv_bytes, held + kept)]
+    if memory.state_bytes:
+        state = f"{memory.slots} slots at {memory.state_bytes_per_slot / 1e6:,.1f} MB"
+        rows.append(("recurrent state", memory.state_bytes, state))
+    rows += [
+        ("workspace", memory.workspace_bytes, f"of up to {memory.prefill_rows:,} rows"),
+        ("graphs", memory.graph_bytes, "allowance"),
+        ("driver", memory.driver_bytes, "allowance"),
+        ("together", memory.total_bytes, "fits" if report.fits else "DOES NOT FIT"),
+    ]
+    for name, size, note in rows:
+        yield f"  {name:<18}{_gib(size):>12}  {note}".rstrip()
+    most = f"of {memory.model_context:,}, with {answers} at once"
+    yield f"  {'largest context':<18}{memory.largest_context:>12,}  {most}"
+    yield f"  {'most at once':<18}{memory.largest_slots:>12,}  with {memory.context:,} positions each"
+
+
+def _work_lines(report: Report) -> Iterator[str]:
+    card, assumed = report.card, report.assumed
+    yield f"work, counted; tokens/s at the published figures of one {card.name} and at assumed shares of them"
+    yield (
+        f"  ({card.bytes_per_s / 1e9:,.0f} GB/s x {assumed.bandwidth:.2f}, int8 "
+        f"{card.int8_operations_per_s / 1e12:,.0f} and halves {card.half_operations_per_s / 1e12:,.0f} x "
+        f"{assumed.matrix:.2f}, vector {card.vector_operations_per_s / 1e12:,.1f} x {assumed.vector:.2f} T/s)"
+    )
+    yield (
+        f"  {'a token of':<22}{'MB':>9}{'weights':>9}{'kv':>9}{'state':>8}{'other':>8}"
+        f"{'int8 G':>9}{'half G':>8}{'vec. G':>8}{'publ.':>9}{'assumed':>9}"
+    )
+    for work in report.works:
+        cost, tokens = work.cost, work.tokens
+        sizes = (cost.moved_bytes, cost.weight_bytes, cost.kv_bytes, cost.state_bytes, cost.activation_bytes)
+        counts = (cost.int8_operations, cost.half_operations, cost.vector_operations)
+        rates = (work.tokens_per_s(card, Shares()), work.tokens_per_s(card, assumed))
+        yield (
+            f"  {work.name:<22}"
+            + "".join(
+                f"{size / tokens / 1e6:>{width},.0f}"
+                for size, width in zip(sizes, (9, 9, 9, 8, 8), strict=True)
+            )
+            + "".join(
+                f"{count / tokens / 1e9:>{width},.1f}" for count, width in zip(counts, (9, 8, 8), strict=True)
+            )
+            + "".join(f"{rate:>9,.1f}" for rate in rates)
+        )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:,.2f} GiB"

@@ -1,0 +1,147 @@
+"""`--plan` by the real command: memory and work are told, nothing is loaded, what cannot be is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server import cards, planning
+from server.plan import Cost, Holding, Step, plan
+from server.random_model import RandomModel
+
+MODEL = RandomModel(
+    layers=3, width=256, ffn=512, heads=8, kv_heads=2, head_dim=64, vocabulary=320, context=4096
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "model.gguf"
+    MODEL.write(path)
+    return path
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "server", *words], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def planned(model: Path, *words: str) -> dict[str, Any]:
+    done = command(str(model), "--plan", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_parts_make_the_whole_and_the_limit_decides_what_fits(model: Path) -> None:
+    found = planned(model, "--slots", "3", "--context", "1000", "--kept-slots", "2", "--kept-tokens", "256")
+    memory = found["memory"]
+    parts = ("weight_bytes", "kv_bytes", "state_bytes", "workspace_bytes", "graph_bytes", "driver_bytes")
+    assert sum(memory[part] for part in parts) == memory["total_bytes"]
+    # Three slots of eight blocks, and four for the two kept ones; tables of five.
+    block = memory["kv_bytes_per_position"] * 128
+    assert memory["kv_bytes"] == (3 * 8 + 2 + 2) * block + 5 * 8 * 4
+    assert memory["kv_bytes_per_position"] == 2 * 2 * 64 * 2 * MODEL.layers
+    assert found["fits"]
+    assert found["limit_bytes"] == 24 << 30
+    assert not planned(model, "--vram", "700MB")["fits"]
+
+
+def test_a_step_reads_the_weights_once_and_multiplies_them_by_every_token(model: Path) -> None:
+    parameters = MODEL.matrix_parameters
+    head = MODEL.width * MODEL.vocabulary
+    weights = parameters // 32 * 20 + head // 32 * 34
+    _, (one, eight, prompt, deep) = plan(
+        model,
+        Holding(context=4096),
+        0,
+        [Step(1, 1, 0, 1), Step(8, 1, 0, 8), Step(1, 512, 0, 0), Step(1, 1, 4000, 1)],
+    )
+    assert one.weight_bytes == eight.weight_bytes == weights
+    assert prompt.weight_bytes == parameters // 32 * 20
+    assert one.int8_operations == 0 < one.vector_operations
+    # Eight dots, and no more than six other steps, of a block of a row.
+    least = 2 * (parameters + head) // 32 * 8
+    assert least < one.vector_operations < least * 14 / 8 * 2
+    assert 2 * parameters * 512 < prompt.int8_operations <= 2 * 2 * parameters * 512
+    assert deep.kv_bytes - one.kv_bytes == 4000 * 2 * 2 * 64 * 2 * MODEL.layers
+
+
+def test_a_prompt_is_the_sum_of_its_passes_and_every_rate_is_below_the_published_one(model: Path) -> None:
+    works = {work["name"]: work for work in planned(model, "--context", "4096", "--slots", "2")["work"]}
+    assert list(works) == ["decode at 0", "decode at 4,095", "decode of 2 at 4,095", "prompt of 4,096"]
+    _, passes = plan(
+        model,
+        Holding(slots=2, context=4096),
+        0,
+        [Step(1, 512, at, int(at == 3584)) for at in range(0, 4096, 512)],
+    )
+    assert works["prompt of 4,096"]["kv_bytes"] == sum(each.kv_bytes for each in passes)
+    assert works["prompt of 4,096"]["weight_bytes"] == sum(each.weight_bytes for each in passes)
+    for work in works.values():
+        assert 0 < work["tokens_per_s_at_assumed"] < work["tokens_per_s_at_published"]
+        assert work["tokens_per_s_at_published"] <= 936e9 * work["tokens"] / work["weight_bytes"]
+
+
+def test_the_text_tells_the_same(model: Path) -> None:
+    done = command(
+        str(model), "--plan", "--vram", "1GiB", "--kv", "int8", "--slots", "1", "--kept-slots", "0"
+    )
+    assert done.returncode == 0
+    found = planned(model, "--vram", "1GiB", "--kv", "int8", "--slots", "1", "--kept-slots", "0")
+    assert "memory on a CUDA device of 1.00 GiB" in done.stdout
+    assert f"{found['memory']['largest_slots']:,}  with 4,096 positions each" in done.stdout
+    assert "published figures of one NVIDIA GeForce RTX 3090" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--plan", "--card", "rtx-1"), 2, "there is no card rtx-1"),
+        (("--plan", "--vram", "24 lightyears"), 2, "is no size, such as 24GiB"),
+        (("--vram", "24GiB"), 2, "add --device cuda, or --plan"),
+        (("--plan", "--context", "5000"), 3, "a context of 5000"),
+        (("--plan", "--slots", "1025"), 3, "slots"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(words: tuple[str, ...], code: int, told: str, model: Path) -> None:
+    done = command(str(model), *words)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert done.stdout == ""
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(planning.UNITS)))
+def test_a_size_is_its_number_of_units(number: int, unit: str) -> None:
+    assert planning.size_bytes(f"{number}{unit}") == number * planning.UNITS[unit]
+    assert planning.size_bytes(f"{number}.5GiB") == number * planning.UNITS["GiB"] + (1 << 29)
+
+
+@given(st.text(max_size=12))
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        planning.size_bytes(f"{text}?")
+
+
+def test_a_card_takes_as_long_as_its_slowest_unit() -> None:
+    table, assumed = cards.read()
+    card = table["rtx-3090"]
+    assert card.seconds(Cost(weight_bytes=936 * 10**9), cards.Shares()) == pytest.approx(1)
+    assert card.seconds(Cost(weight_bytes=936 * 10**9), assumed) == pytest.approx(1 / assumed.bandwidth)
+    both = Cost(int8_operations=284 * 10**12, half_operations=71 * 10**12, kv_bytes=936 * 10**9)
+    assert card.seconds(both, cards.Shares()) == pytest.approx(2)  # one after the other on the matrix units
+    for each in table.values():
+        assert (
+            each.bytes_per_s
+            < each.vector_operations_per_s
+            < each.half_operations_per_s
+            < each.int8_operations_per_s
+        )
