@@ -33,6 +33,7 @@ _VIRTUAL = "compute_80"
 # Of the CPU's engine.
 _SHARED_SOURCES = (
     "config.cpp",
+    "dequantise.cpp",
     "description.cpp",
     "device_weights.cpp",
     "gguf.cpp",
@@ -43,6 +44,7 @@ _SHARED_SOURCES = (
     "plan_abi.cpp",
     "rope_row_abi.cpp",
     "row_source.cpp",
+    "run.cpp",
     "step_cost.cpp",
     "tensor_type.cpp",
     "workspace.cpp",

@@ -26,4 +26,9 @@ struct DeltaSlot {
   int64_t floats;                      // of a layer
 };
 
+// Of a row that a delta layer makes of its input: queries, keys, values, then the gate z, then a, then b.
+inline int delta_stride(const DeltaShape& shape) {
+  return shape.width() + shape.value_width() + 2 * shape.value_heads;
+}
+
 }  // namespace assay

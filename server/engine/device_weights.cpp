@@ -17,28 +17,51 @@ class DeviceWeights::Finder {
 
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
-  VectorPlan vector(const std::string& name, int count) {
-    const Tensor& tensor = take(name, count, 1);
-    if (tensor.type != TensorType::f32) {
-      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; norms must be F32");
+  // The values of a tensor that is no matrix, `rows` times `columns` of them.
+  VectorPlan vector(const std::string& name, int columns, Change change = Change::none, int rows = 1) {
+    const Tensor& tensor = take(name, columns, rows);
+    if (tensor.type != TensorType::f32 && tensor.type != TensorType::f16 && tensor.type != TensorType::bf16) {
+      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; vectors are F32, F16 or BF16");
     }
-    const VectorPlan vector{&tensor, count};
+    const VectorPlan vector{&tensor, columns * rows, change};
+    weights_.piece_bytes_ = std::max(weights_.piece_bytes_, vector.bytes());
     weights_.bytes_ += aligned_bytes(vector.bytes());
     return vector;
   }
 
   // Matrices of `columns` columns, each a name and its rows.
   StackPlan stack(const std::vector<std::pair<std::string, int>>& names, int columns) {
+    std::vector<RowRun> runs;
+    for (const auto& [name, rows] : names) runs.push_back({&take(name, columns, rows), 0, rows});
+    return stacked(runs, columns);
+  }
+
+  // The gates of all heads, then their queries, out of a matrix that has a head's query and gate in turn; then keys
+  // and values.
+  StackPlan gated_stack(const std::string& block, const Config& config) {
+    const Tensor& queries = take(block + "attn_q.weight", config.width, config.q_rows());
+    const int width = config.head_dim;
+    std::vector<RowRun> runs;
+    for (int part = 1; part >= 0; --part) {
+      for (int head = 0; head < config.heads; ++head) runs.push_back({&queries, (2 * head + part) * width, width});
+    }
+    for (const char* name : {"attn_k.weight", "attn_v.weight"}) {
+      runs.push_back({&take(block + name, config.width, config.kv_width()), 0, config.kv_width()});
+    }
+    return stacked(runs, config.width);
+  }
+
+  StackPlan stacked(const std::vector<RowRun>& runs, int columns) {
     StackPlan stack;
-    for (const auto& [name, rows] : names) {
-      const Tensor& tensor = take(name, columns, rows);
+    for (const RowRun& run : runs) {
+      const Tensor& tensor = *run.tensor;
       const MatrixPlan* last = stack.parts.empty() ? nullptr : &stack.parts.back();
       if (last == nullptr || last->type != tensor.type || last->factor != tensor.factor) {
         stack.parts.push_back({tensor.type, 0, columns, {}, tensor.factor});
       }
-      stack.parts.back().tensors.push_back(&tensor);
-      stack.parts.back().rows += rows;
-      stack.rows += rows;
+      stack.parts.back().runs.push_back(run);
+      stack.parts.back().rows += run.count;
+      stack.rows += run.count;
     }
     for (const MatrixPlan& part : stack.parts) {
       weights_.bytes_ += aligned_bytes(part.bytes());
@@ -50,11 +73,15 @@ class DeviceWeights::Finder {
 
   MatrixPlan single(const std::string& name, int columns, int rows) { return stack({{name, rows}}, columns).parts[0]; }
 
-  void refuse_unused() const {
+  // Tensors of the layers [first, first + count) may be there and are not read.
+  void refuse_unused(int first, int count) const {
     for (const Tensor& tensor : file_.tensors()) {
-      if (used_.count(tensor.name) == 0) {
-        unsupported("tensor " + quoted(tensor.name) + " has no place in the architecture as it is served");
+      if (used_.count(tensor.name) != 0) continue;
+      bool skipped = false;
+      for (int layer = first; layer < first + count; ++layer) {
+        skipped = skipped || tensor.name.rfind("blk." + std::to_string(layer) + ".", 0) == 0;
       }
+      if (!skipped) unsupported("tensor " + quoted(tensor.name) + " has no place in the architecture as it is served");
     }
   }
 
@@ -86,28 +113,53 @@ DeviceWeights::DeviceWeights(const ModelFile& file, const Config& config) {
     unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
   }
   Finder find(file, *this);
+  const DeltaShape& delta = config.delta;
+  const bool qwen35 = config.architecture == Architecture::qwen35;
+  const Change norm = qwen35 && config.raw ? Change::add_one : Change::none;
+  if (delta.value_width() > kMostColumns) unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
   for (int index = 0; index < config.layers; ++index) {
     const std::string block = "blk." + std::to_string(index) + ".";
     LayerTensors layer;
-    layer.attention_norm = find.vector(block + "attn_norm.weight", config.width);
-    layer.ffn_norm = find.vector(block + "ffn_norm.weight", config.width);
-    layer.qkv = find.stack({{block + "attn_q.weight", config.q_width()},
-                            {block + "attn_k.weight", config.kv_width()},
-                            {block + "attn_v.weight", config.kv_width()}},
-                           config.width);
+    layer.kind = config.kinds[static_cast<size_t>(index)];
+    layer.attention_norm = find.vector(block + "attn_norm.weight", config.width, norm);
+    layer.ffn_norm =
+        find.vector(block + (qwen35 ? "post_attention_norm.weight" : "ffn_norm.weight"), config.width, norm);
+    if (layer.kind == LayerKind::attention) {
+      layer.input = config.gated ? find.gated_stack(block, config)
+                                 : find.stack({{block + "attn_q.weight", config.q_width()},
+                                               {block + "attn_k.weight", config.kv_width()},
+                                               {block + "attn_v.weight", config.kv_width()}},
+                                              config.width);
+      if (config.head_norm) {
+        layer.query_norm = find.vector(block + "attn_q_norm.weight", config.head_dim, norm);
+        layer.key_norm = find.vector(block + "attn_k_norm.weight", config.head_dim, norm);
+      }
+      layer.output = find.stack({{block + "attn_output.weight", config.width}}, config.q_width());
+    } else {
+      layer.input = find.stack({{block + "attn_qkv.weight", delta.width()},
+                                {block + "attn_gate.weight", delta.value_width()},
+                                {block + "ssm_alpha.weight", delta.value_heads},
+                                {block + "ssm_beta.weight", delta.value_heads}},
+                               config.width);
+      layer.conv = find.vector(block + "ssm_conv1d.weight", delta.conv, Change::none, delta.width());
+      layer.decay = find.vector(block + "ssm_a", delta.value_heads,
+                                config.raw ? Change::negative_exponential : Change::none);
+      layer.dt = find.vector(block + "ssm_dt.bias", delta.value_heads);
+      layer.value_norm = find.vector(block + "ssm_norm.weight", delta.value_dim);
+      layer.output = find.stack({{block + "ssm_out.weight", config.width}}, delta.value_width());
+    }
     layer.gate_up = find.stack({{block + "ffn_gate.weight", config.ffn}, {block + "ffn_up.weight", config.ffn}},
                                config.width);
-    layer.output = find.stack({{block + "attn_output.weight", config.width}}, config.q_width());
     layer.down = find.stack({{block + "ffn_down.weight", config.width}}, config.ffn);
     layers_.push_back(std::move(layer));
   }
-  output_norm_ = find.vector("output_norm.weight", config.width);
+  output_norm_ = find.vector("output_norm.weight", config.width, norm);
   tied_ = !find.has("output.weight");
   if (!tied_) head_ = find.single("output.weight", config.width, config.vocabulary);
   const uint64_t without_embedding = bytes_per_step_;
   embedding_ = find.single("token_embd.weight", config.width, config.vocabulary);
   if (!tied_) bytes_per_step_ = without_embedding;
-  find.refuse_unused();
+  find.refuse_unused(config.layers, config.skipped);
 }
 
 }  // namespace assay

@@ -13,13 +13,20 @@
 
 namespace assay {
 
+// Consecutive rows of a tensor.
+struct RowRun {
+  const Tensor* tensor;
+  int first;
+  int count;
+};
+
 // Rows of tensors of one type, one below the other.
 struct MatrixPlan {
   TensorType type = TensorType::f32;
   int rows = 0;
   int columns = 0;
-  std::vector<const Tensor*> tensors;
-  float factor = 1.0f;  // of each of them
+  std::vector<RowRun> runs;
+  float factor = 1.0f;  // of each of their tensors
 
   size_t bytes() const { return packed_bytes(type, rows, columns); }
 };
@@ -29,19 +36,34 @@ struct StackPlan {
   int rows = 0;
 };
 
+// What is made of a vector's values while it is loaded (Config::raw).
+enum class Change { none, add_one, negative_exponential };
+
+// Every value of a tensor, as floats; without a tensor the model has no such vector.
 struct VectorPlan {
   const Tensor* tensor = nullptr;
   int count = 0;
+  Change change = Change::none;
 
   size_t bytes() const { return static_cast<size_t>(count) * sizeof(float); }
 };
 
 struct LayerTensors {
+  LayerKind kind = LayerKind::attention;
   VectorPlan attention_norm;
   VectorPlan ffn_norm;
-  StackPlan qkv;      // queries, keys, values
+  StackPlan input;  // attention: gates where the model has them, queries, keys, values;
+                    // delta: queries, keys, values of all heads, then the gate z, then a, then b
   StackPlan gate_up;
   StackPlan output, down;  // of one part
+
+  VectorPlan query_norm, key_norm;  // attention, where heads are normed
+
+  // delta
+  VectorPlan conv;        // [channels][conv]
+  VectorPlan decay;       // [value_heads]: -exp(A_log)
+  VectorPlan dt;          // [value_heads]
+  VectorPlan value_norm;  // [value_dim]
 };
 
 class DeviceWeights {

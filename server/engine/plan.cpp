@@ -33,12 +33,13 @@ std::string gibibytes(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t MemoryPlan::allocated() const { return weights + std::max(loading, cache + workspace); }
+uint64_t MemoryPlan::allocated() const { return weights + std::max(loading, cache + state + workspace); }
 
 MemoryPlan memory_plan(const DeviceWeights& weights, const Config& config, const Holding& holding) {
   MemoryPlan plan{};
   plan.weights = weights.bytes();
   plan.cache = CacheSizes(config, holding).bytes();
+  plan.state = StateSizes(config, holding.slots).bytes();
   plan.workspace = WorkspaceSizes(config, holding.slots, holding.context).bytes();
   plan.loading = weights.piece_bytes();
   plan.graphs = kGraphBytes;
@@ -64,7 +65,7 @@ void require_fit(const MemoryPlan& plan, uint64_t available, uint64_t limit) {
   const bool fits = plan.engine() <= available, allowed = limit == 0 || plan.total() <= limit;
   if (fits && allowed) return;
   const std::string parts = "weights " + gibibytes(plan.weights) + ", keys and values " + gibibytes(plan.cache) +
-                            ", workspace " + gibibytes(plan.workspace) + ", graphs " + gibibytes(plan.graphs);
+                            (plan.state == 0 ? "" : ", state " + gibibytes(plan.state)) + ", workspace " + gibibytes(plan.workspace) + ", graphs " + gibibytes(plan.graphs);
   if (!fits) {
     throw Error(ASSAY_NO_MEMORY, "it takes " + gibibytes(plan.engine()) + " of device memory (" + parts + "), and " +
                                      gibibytes(available) + " are free");

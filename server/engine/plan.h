@@ -14,6 +14,7 @@ namespace assay {
 struct MemoryPlan {
   uint64_t weights;
   uint64_t cache;      // keys and values of every slot
+  uint64_t state;      // of gated delta layers, of every slot
   uint64_t workspace;  // what a pass computes in
   uint64_t loading;    // a piece of the file, gone before the cache is there
   uint64_t graphs;     // allowance: launches that the driver keeps, and the rounding of allocations

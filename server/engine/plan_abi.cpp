@@ -20,14 +20,14 @@ void describe(const DeviceWeights& weights, const Config& config, const Holding&
   out.prefill_rows = kMostRows;
   out.weight_bytes = plan.weights;
   out.kv_bytes = plan.cache;
-  out.state_bytes = 0;
+  out.state_bytes = plan.state;
   out.workspace_bytes = plan.workspace;
   out.loading_bytes = plan.loading;
   out.graph_bytes = plan.graphs;
   out.driver_bytes = plan.driver;
   out.total_bytes = plan.total();
   out.kv_bytes_per_position = static_cast<uint64_t>(cache.block_bytes) / kPositionBlock;
-  out.state_bytes_per_slot = 0;
+  out.state_bytes_per_slot = StateSizes(config, 1).bytes();
 }
 
 void count(const DeviceWeights& weights, const Config& config, const Holding& holding, assay_step_cost& step) {
@@ -41,7 +41,7 @@ void count(const DeviceWeights& weights, const Config& config, const Holding& ho
       step_cost(weights, config, holding.kv, {step.sequences, step.rows, step.position, step.logits});
   step.weight_bytes = cost.weight_bytes;
   step.kv_bytes = cost.kv_bytes;
-  step.state_bytes = 0;
+  step.state_bytes = cost.state_bytes;
   step.activation_bytes = cost.activation_bytes;
   step.int8_operations = cost.int8_operations;
   step.half_operations = cost.half_operations;

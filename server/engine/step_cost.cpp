@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "delta_slot.h"
 #include "workspace.h"
 
 namespace assay {
@@ -63,10 +64,26 @@ class Counter {
     moved(rows_ * (config_.q_width() + 2.0 * config_.kv_width()) * 2 * sizeof(float));
   }
 
+  // The delta rule reads the state of each sequence once, with half a chunk of what was written since in the mean, and
+  // writes it once a chunk.
+  void delta() {
+    const DeltaShape& shape = config_.delta;
+    const double values = shape.value_width(), keys = shape.key_width(), seen = kDeltaChunk / 2.0;
+    const double state = values * shape.key_dim;
+    state_bytes_ += shape_.sequences * sizeof(float) *
+                    (state * (1 + (shape_.rows + kDeltaChunk - 1.0) / kDeltaChunk) + seen * (values + keys) +
+                     (kept_rows(shape.conv) - kRewind) * static_cast<double>(shape.width()));
+    // A row: S with key and query, its part of the chunk's sum to S, the chunk's keys and what was written.
+    vector_ += rows_ * (3 * state + 2 * seen * (values + shape.value_heads * static_cast<double>(shape.key_dim)) +
+                        static_cast<double>(shape.conv) * shape.width());
+    moved(rows_ * (5.0 * shape.width() + 2 * values) * sizeof(float));
+  }
+
   StepCost total() const {
     const auto whole = [](double value) { return static_cast<uint64_t>(value); };
     // One instruction a lane is two operations.
-    return {whole(weight_bytes_), whole(kv_bytes_), whole(activation_bytes_), whole(int8_), whole(half_),
+    return {whole(weight_bytes_),     whole(kv_bytes_), whole(state_bytes_),
+            whole(activation_bytes_), whole(int8_),     whole(half_),
             whole(2 * vector_)};
   }
 
@@ -81,7 +98,7 @@ class Counter {
   double rows_;
   bool decode_;
   StepShape shape_;
-  double weight_bytes_ = 0, kv_bytes_ = 0, activation_bytes_ = 0, int8_ = 0, half_ = 0, vector_ = 0;
+  double weight_bytes_ = 0, kv_bytes_ = 0, state_bytes_ = 0, activation_bytes_ = 0, int8_ = 0, half_ = 0, vector_ = 0;
 };
 
 }  // namespace
@@ -90,9 +107,14 @@ StepCost step_cost(const DeviceWeights& weights, const Config& config, KvType kv
   Counter counter(config, shape);
   for (const LayerTensors& layer : weights.layers()) {
     counter.quantised(config.width);
-    counter.stack(layer.qkv);
-    counter.attention(kv);
-    counter.quantised(config.q_width());
+    counter.stack(layer.input);
+    if (layer.kind == LayerKind::attention) {
+      counter.attention(kv);
+      counter.quantised(config.gated ? 2.0 * config.q_width() : config.q_width());
+    } else {
+      counter.delta();
+      counter.quantised(2.0 * config.delta.value_width());
+    }
     counter.stack(layer.output);
     counter.quantised(config.width);
     counter.stack(layer.gate_up);

@@ -23,6 +23,7 @@ struct StepShape {
 struct StepCost {
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;  // keys and values, read and written
+  uint64_t state_bytes = 0;  // of gated delta layers, read and written
   uint64_t activation_bytes = 0;
   uint64_t int8_operations = 0;    // on matrix units
   uint64_t half_operations = 0;    // on matrix units, summed in floats

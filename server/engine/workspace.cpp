@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "delta_slot.h"
+
 namespace assay {
 namespace {
 
@@ -26,9 +28,16 @@ CacheSizes::CacheSizes(const Config& config, const Holding& holding)
   blocks = times(holding.slots - holding.kept, slot_blocks) + std::min(kept, times(holding.kept, slot_blocks));
 }
 
+StateSizes::StateSizes(const Config& config, int slots)
+    : layer_floats(config.count(LayerKind::delta) == 0 ? 0 : DeltaSlot(config.delta).floats),
+      slot_floats(layer_floats * config.count(LayerKind::delta)),
+      floats(times(slots, slot_floats)) {}
+
 WorkspaceSizes::WorkspaceSizes(const Config& config, int slots, int context) {
-  const int stride = config.q_width() + 2 * config.kv_width();
-  const int widest = std::max(std::max(config.width, config.q_width()), config.ffn);
+  const DeltaShape& delta = config.delta;
+  const int stride = std::max(config.q_rows() + 2 * config.kv_width(), delta_stride(delta));
+  const int middle = std::max(config.q_width(), delta.value_width());
+  const int widest = std::max(std::max(config.width, middle), config.ffn);
   const size_t row_partials = times(config.heads, blocks_of(context)) * partial_floats(config.head_dim);
   const size_t room = std::max<size_t>(kPartialBytes / sizeof(float) / row_partials, 1);
   partial_rows = static_cast<int>(
@@ -37,18 +46,21 @@ WorkspaceSizes::WorkspaceSizes(const Config& config, int slots, int context) {
   angles = times(context, config.rope_dim / 2);
   residual = times(kMostRows, config.width);
   heads = times(kMostRows, std::max(stride, 2 * config.ffn));
-  attended = times(kMostRows, config.q_width());
+  attended = times(kMostRows, middle);
   partials = row_partials * static_cast<size_t>(partial_rows);
   x = times(kMostRows, widest);
   quantised = x / kQuantisedBytes;
   scales = x / kBlock;
   logits = times(kMostLogitRows, config.vocabulary);
+  segments = config.count(LayerKind::delta) == 0 ? 0 : 1;
+  mixed = times(kMostRows, delta.width());
+  gates = times(kMostRows, delta.value_heads);
 }
 
 size_t WorkspaceSizes::bytes() const {
-  const size_t floats = 2 * angles + residual + heads + attended + partials + x + logits;
-  return sizeof(PassInputs) + tiles * sizeof(QueryTile) + floats * sizeof(float) + 2 * quantised * kQuantisedBytes +
-         scales * kScaleBytes + kMostLogitRows * sizeof(int32_t);
+  const size_t floats = 2 * angles + residual + heads + attended + partials + x + logits + mixed + 2 * gates;
+  return sizeof(PassInputs) + segments * sizeof(DeltaInputs) + tiles * sizeof(QueryTile) + floats * sizeof(float) +
+         2 * quantised * kQuantisedBytes + scales * kScaleBytes + kMostLogitRows * sizeof(int32_t);
 }
 
 }  // namespace assay

@@ -41,6 +41,33 @@ struct Holding {
   int64_t kept_positions;
 };
 
+// Consecutive rows of a pass that belong to one slot, as gated delta layers need to know of them.
+struct DeltaSegment {
+  int32_t slot;
+  int32_t first;     // row
+  int32_t count;     // rows
+  int32_t position;  // of the first row
+  int32_t base;      // the chunk's start that the slot's state is of
+};
+
+struct DeltaInputs {
+  int32_t count;
+  int32_t segment_of[kMostRows];  // of each row
+  DeltaSegment segments[kMostRows];
+};
+
+// What gated delta layers remember of every slot (delta_slot.h).
+struct StateSizes {
+  StateSizes(const Config& config, int slots);
+
+  size_t bytes() const { return floats * sizeof(float); }
+  size_t slot_bytes() const { return static_cast<size_t>(slot_floats) * sizeof(float); }
+
+  int64_t layer_floats;  // of a slot
+  int64_t slot_floats;   // of all layers
+  size_t floats;         // of all slots
+};
+
 // Keys and values of every slot.
 struct CacheSizes {
   CacheSizes(const Config& config, const Holding& holding);
@@ -67,13 +94,16 @@ struct WorkspaceSizes {
   size_t tiles;       // QueryTile
   size_t angles;      // float, of cosines; as many of sines
   size_t residual;    // float
-  size_t heads;       // float: queries, keys, values; then gate and up
-  size_t attended;    // float
+  size_t heads;       // float: what a layer makes of its input; then gate and up
+  size_t attended;    // float: what comes of attention or of the delta rule
   size_t partials;    // float
   size_t x;           // float: activations of matrices of floats
   size_t quantised;   // sixteen bytes; as many of residuals
   size_t scales;      // two floats
   size_t logits;      // float
+  size_t segments;    // DeltaInputs; these three: 0 without gated delta layers
+  size_t mixed;       // float: queries, keys and values after the convolution
+  size_t gates;       // two floats
 };
 
 }  // namespace assay

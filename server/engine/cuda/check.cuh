@@ -84,6 +84,7 @@ template <typename T>
 class PinnedArray {
  public:
   explicit PinnedArray(size_t count) {
+    if (count == 0) return;
     ASSAY_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&data_), count * sizeof(T), cudaHostAllocDefault));
   }
   ~PinnedArray() { cudaFreeHost(data_); }

@@ -16,17 +16,10 @@
 #pragma once
 
 #include "../delta_slot.h"
+#include "../workspace.h"
 #include "kernels.cuh"
 
 namespace assay::cuda {
-
-struct DeltaSegment {
-  int32_t slot;
-  int32_t first;     // row
-  int32_t count;     // rows
-  int32_t position;  // of the first row
-  int32_t base;      // the chunk's start that the slot's S is of
-};
 
 struct DeltaPass {
   const int32_t* segment_of = nullptr;       // [row]

@@ -26,8 +26,9 @@ Engine::Engine(const assay_options& options)
   require_fit(memory_plan(planned, config_, holding), free_bytes(), options.memory_bytes);
   weights_ = std::make_unique<Weights>(planned, stream_, Progress(options));
   cache_ = std::make_unique<Cache>(CacheSizes(config_, holding), slots_, stream_);
-  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, stream_, WorkspaceSizes(config_, slots_, context_),
-                                       context_);
+  state_ = std::make_unique<State>(StateSizes(config_, slots_), config_, slots_, stream_);
+  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *state_, stream_,
+                                       WorkspaceSizes(config_, slots_, context_), context_);
   metadata_ = std::make_unique<KeptMetadata>(file);
 }
 
@@ -49,6 +50,7 @@ void Engine::fork(int source, int slot, int positions) {
   use_device(nullptr);
   check_fork(source, slot, positions, limits(), [&](int each) { return cache_->length(each); });
   cache_->fork(source, slot, positions);
+  state_->fork(source, slot, positions);
   stream_.wait();
 }
 

@@ -8,6 +8,7 @@
 #include "../request.h"
 #include "cache.cuh"
 #include "forward.cuh"
+#include "state.cuh"
 #include "weights.cuh"
 
 namespace assay::cuda {
@@ -34,6 +35,7 @@ class Engine {
   Stream stream_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Cache> cache_;
+  std::unique_ptr<State> state_;
   std::unique_ptr<Forward> forward_;
   std::mutex mutex_;
 };

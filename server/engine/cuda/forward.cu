@@ -38,13 +38,17 @@ cudaGraphExec_t capture(const Stream& stream, const Work& work) {
 
 }  // namespace
 
-Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Stream& stream,
+Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, State& state, const Stream& stream,
                  const WorkspaceSizes& sizes, int context)
     : config_(config),
       weights_(weights),
       cache_(cache),
+      state_(state),
       stream_(stream),
-      shape_{config.heads, config.kv_heads, config.head_dim, config.rope_dim, config.q_width() + 2 * config.kv_width()},
+      shape_{config.heads,    config.kv_heads,
+             config.head_dim, config.rope_dim,
+             config.q_rows() + 2 * config.kv_width(), config.rope_style == RopeStyle::halves},
+      gates_(config.q_rows() - config.q_width()),
       most_blocks_(cache.most_blocks()),
       partial_rows_(sizes.partial_rows),
       inputs_(1),
@@ -62,7 +66,11 @@ Forward::Forward(const Config& config, const Weights& weights, const Cache& cach
       q_residual_(sizes.quantised),
       scale_(sizes.scales),
       logits_(sizes.logits),
-      greedy_(kMostLogitRows) {
+      greedy_(kMostLogitRows),
+      segments_(sizes.segments),
+      host_segments_(sizes.segments),
+      mixed_(sizes.mixed),
+      decay_gates_(sizes.gates) {
   const RopeTable table(context, config.rope_dim, config.rope_base);
   stream_.upload(cosines_.data(), table.cosine.data(), table.cosine.size());
   stream_.upload(sines_.data(), table.sine.data(), table.sine.size());
@@ -95,47 +103,86 @@ void Forward::linear(const Stack& stack, const Activations& in, float* out, bool
   }
 }
 
-void Forward::attend(int layer, int rows, const Attention& attention) {
+// Attention of every row, to the residual.
+void Forward::attend(const Layer& layer, int index, int rows, const Attention& attention) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-  const KvView kv = cache_.view(layer, inputs_.data()->slots, inputs_.data()->visible);
-  place_heads(heads_.data(), rows, shape_, {}, cosines_.data(), sines_.data(), kv, stream_.get());
+  const KvView kv = cache_.view(index, inputs_.data()->slots, inputs_.data()->visible);
+  float* const queries = heads_.data() + gates_;
+  HeadNorms norms = layer.head_norms;
+  norms.epsilon = config_.epsilon;
+  place_heads(queries, rows, shape_, norms, cosines_.data(), sines_.data(), kv, stream_.get());
   if (attention.alone) {
     for (int first = 0; first < rows; first += partial_rows_) {
-      attend_alone(layer, first, std::min(partial_rows_, rows - first), attention.most_blocks, scale);
+      attend_alone(index, first, std::min(partial_rows_, rows - first), attention.most_blocks, scale);
     }
   } else {
-    attention_prefill(heads_.data(), shape_, scale, kv, tiles_.data(), attention.tiles, attended_.data(),
-                      stream_.get());
+    attention_prefill(queries, shape_, scale, kv, tiles_.data(), attention.tiles, attended_.data(), stream_.get());
   }
+  const int width = config_.q_width(), few = few_refinements(width / kBlock);
+  const Activations attended = activations(rows, width);
+  if (config_.gated) {
+    sigmoid_mul(attended_.data(), width, heads_.data(), shape_.stride, few, attended, stream_.get());
+  } else {
+    quantise(attended_.data(), width, few, attended, stream_.get());
+  }
+  linear(layer.output, attended, residual_.data(), true);
 }
 
 // Rows [first, first + rows) of the pass, as many as there is room for partial results of.
-void Forward::attend_alone(int layer, int first, int rows, int most_blocks, float scale) {
-  const float* queries = heads_.data() + times(first, shape_.stride);
+void Forward::attend_alone(int index, int first, int rows, int most_blocks, float scale) {
+  const float* queries = heads_.data() + gates_ + times(first, shape_.stride);
   float* out = attended_.data() + times(first, config_.q_width());
-  const KvView kv = cache_.view(layer, inputs_.data()->slots + first, inputs_.data()->visible + first);
+  const KvView kv = cache_.view(index, inputs_.data()->slots + first, inputs_.data()->visible + first);
   attention_decode(queries, rows, shape_, scale, kv, most_blocks, partials_.data(), stream_.get());
   attention_fold(partials_.data(), kv.visible, rows, shape_, most_blocks, out, stream_.get());
 }
 
+// The gated delta rule of every row, to the residual.
+void Forward::remember(const Layer& layer, int index, int rows, int segments) {
+  const DeltaShape& shape = config_.delta;
+  const DeltaView view = state_.view(index);
+  const DeltaInputs* given = segments_.data();
+  const DeltaPass pass{given->segment_of, given->segments, &given->count, rows, segments};
+  const int stride = layer.input.rows, width = shape.value_width();
+  const float* const z = heads_.data() + shape.width();
+  const float* const a = z + width;
+  conv1d(heads_.data(), stride, layer.conv, view, pass, mixed_.data(), stream_.get());
+  delta_inputs(mixed_.data(), a, a + shape.value_heads, stride, layer.decay, layer.dt, view, rows, decay_gates_.data(),
+               stream_.get());
+  delta(mixed_.data(), decay_gates_.data(), view, pass, attended_.data(), stream_.get());
+  delta_keep(heads_.data(), stride, mixed_.data(), view, pass, stream_.get());
+  const Activations out = activations(rows, width);
+  gated_norm(attended_.data(), width, layer.value_norm, config_.epsilon, shape.value_dim, z, stride,
+             few_refinements(width / kBlock), out, stream_.get());
+  linear(layer.output, out, residual_.data(), true);
+}
+
+void Forward::feed_forward(const Layer& layer, int rows) {
+  const int width = config_.width, ffn = config_.ffn;
+  const Activations input = activations(rows, width);
+  rmsnorm(residual_.data(), width, nullptr, layer.ffn_norm, config_.epsilon, few_refinements(width / kBlock), input,
+          stream_.get());
+  linear(layer.gate_up, input, heads_.data(), false);
+  const Activations hidden = activations(rows, ffn);
+  silu_mul(heads_.data(), heads_.data() + ffn, 2 * ffn, few_refinements(ffn / kBlock), hidden, stream_.get());
+  linear(layer.down, hidden, residual_.data(), true);
+}
+
 void Forward::layers(int rows, const Attention& attention) {
-  const Config& c = config_;
-  const auto few = [](int columns) { return few_refinements(columns / kBlock); };
+  const int width = config_.width;
+  int attending = 0, remembering = 0;
   embed(weights_.embedding(), inputs_.data()->tokens, rows, residual_.data(), stream_.get());
-  for (int index = 0; index < c.layers; ++index) {
-    const Layer& layer = weights_.layers()[static_cast<size_t>(index)];
-    const Activations input = activations(rows, c.width);
-    rmsnorm(residual_.data(), c.width, nullptr, layer.attention_norm, c.epsilon, few(c.width), input, stream_.get());
-    linear(layer.qkv, input, heads_.data(), false);
-    attend(index, rows, attention);
-    const Activations attended = activations(rows, c.q_width());
-    quantise(attended_.data(), c.q_width(), few(c.q_width()), attended, stream_.get());
-    linear(layer.output, attended, residual_.data(), true);
-    rmsnorm(residual_.data(), c.width, nullptr, layer.ffn_norm, c.epsilon, few(c.width), input, stream_.get());
-    linear(layer.gate_up, input, heads_.data(), false);
-    const Activations hidden = activations(rows, c.ffn);
-    silu_mul(heads_.data(), heads_.data() + c.ffn, 2 * c.ffn, few(c.ffn), hidden, stream_.get());
-    linear(layer.down, hidden, residual_.data(), true);
+  for (const Layer& layer : weights_.layers()) {
+    const Activations input = activations(rows, width);
+    rmsnorm(residual_.data(), width, nullptr, layer.attention_norm, config_.epsilon, few_refinements(width / kBlock),
+            input, stream_.get());
+    linear(layer.input, input, heads_.data(), false);
+    if (layer.kind == LayerKind::attention) {
+      attend(layer, attending++, rows, attention);
+    } else {
+      remember(layer, remembering++, rows, attention.segments);
+    }
+    feed_forward(layer, rows);
   }
 }
 
@@ -151,7 +198,7 @@ void Forward::logits(int first, int count) {
 Forward::Attention Forward::plan(const Pass& pass) {
   PassInputs& inputs = host_inputs_[0];
   const int group = config_.heads / config_.kv_heads, rows = static_cast<int>(pass.tokens.size());
-  Attention attention{true, 1, 0};
+  Attention attention{true, 1, 0, static_cast<int>(pass.segments.size())};
   std::copy(pass.tokens.begin(), pass.tokens.end(), inputs.tokens);
   std::copy(pass.wanted.begin(), pass.wanted.end(), inputs.wanted);
   for (const Segment& segment : pass.segments) {
@@ -173,11 +220,23 @@ Forward::Attention Forward::plan(const Pass& pass) {
   return attention;
 }
 
+// What gated delta layers must know of the pass; their slots are written to from here on.
+void Forward::plan_delta(const Pass& pass) {
+  DeltaInputs& inputs = host_segments_[0];
+  inputs.count = 0;
+  for (const Segment& segment : pass.segments) {
+    const int base = state_.write(segment.slot, segment.position, segment.count);
+    std::fill_n(inputs.segment_of + segment.first, segment.count, inputs.count);
+    inputs.segments[inputs.count++] = {segment.slot, segment.first, segment.count, segment.position, base};
+  }
+  stream_.upload(segments_.data(), host_segments_.data(), 1);
+}
+
 void Forward::run_decode(const Pass& pass, const Attention& attention) {
   const int rows = static_cast<int>(pass.tokens.size()), wanted = static_cast<int>(pass.wanted.size());
   const int blocks = power_of_two(attention.most_blocks, most_blocks_);
   const auto work = [&] {
-    layers(rows, {true, blocks, 0});
+    layers(rows, {true, blocks, 0, rows});
     if (wanted != 0) logits(0, wanted);
   };
   const auto [found, first] = graphs_.insert({{rows, wanted, blocks}, nullptr});
@@ -195,6 +254,7 @@ void Forward::run(const Pass& pass) {
   const int rows = static_cast<int>(pass.tokens.size()), wanted = static_cast<int>(pass.wanted.size());
   const Attention attention = plan(pass);
   stream_.upload(inputs_.data(), host_inputs_.data(), 1);
+  if (state_.any()) plan_delta(pass);
   if (rows <= kMostDecodeRows) {
     run_decode(pass, attention);
   } else {

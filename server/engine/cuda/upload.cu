@@ -1,8 +1,10 @@
 #include "upload.cuh"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "../dequantise.h"
 #include "../mapping.h"
 #include "../row_source.h"
 
@@ -39,29 +41,42 @@ void Upload::send(int buffer, uint8_t* to, size_t bytes) {
 void Upload::matrix(const MatrixPlan& matrix, uint8_t* packed) {
   stream_.zero(packed, matrix.bytes());
   int row = 0;
-  for (const Tensor* tensor : matrix.tensors) {
-    const int rows = static_cast<int>(tensor->rows);
-    const int most = rows_in_piece(*tensor);
-    for (int first = 0; first < rows; first += most) {
-      const int count = std::min(most, rows - first);
-      const size_t bytes = row_bytes(*tensor) * static_cast<size_t>(count);
-      const uint8_t* source = read_rows(*tensor, first, count, room_);
+  for (const RowRun& run : matrix.runs) {
+    const Tensor& tensor = *run.tensor;
+    const int most = rows_in_piece(tensor);
+    for (int done = 0; done < run.count; done += most) {
+      const int count = std::min(most, run.count - done);
+      const size_t bytes = row_bytes(tensor) * static_cast<size_t>(count);
+      const uint8_t* source = read_rows(tensor, run.first + done, count, room_);
       const bool own = source != room_.data();  // the file's bytes as they lie there
       if (own) will_read(source + bytes, bytes);
       const int buffer = next();
       std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, source, bytes);
       if (own) done_reading(source, bytes);
       send(buffer, staged_.data(), bytes);
-      pack(matrix.type, staged_.data(), count, matrix.columns, row + first, packed, stream_.get());
+      pack(matrix.type, staged_.data(), count, matrix.columns, row + done, packed, stream_.get());
       progress_.add(bytes);
     }
-    row += rows;
+    row += run.count;
   }
 }
 
 void Upload::vector(const VectorPlan& vector, float* to) {
+  const Tensor& tensor = *vector.tensor;
+  const int rows = static_cast<int>(tensor.rows), columns = static_cast<int>(tensor.columns);
+  const uint8_t* source = read_rows(tensor, 0, rows, room_);
+  std::vector<float> values(static_cast<size_t>(vector.count));
+  for (int row = 0; row < rows; ++row) {
+    const size_t at = static_cast<size_t>(row);
+    dequantise(tensor.type, tensor.factor, source + at * row_bytes(tensor), columns,
+               values.data() + at * static_cast<size_t>(columns));
+  }
+  for (float& value : values) {
+    if (vector.change == Change::add_one) value += 1.0f;
+    if (vector.change == Change::negative_exponential) value = -std::exp(value);
+  }
   const int buffer = next();
-  std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, vector.tensor->data, vector.bytes());
+  std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, values.data(), vector.bytes());
   send(buffer, reinterpret_cast<uint8_t*>(to), vector.bytes());
   progress_.add(vector.tensor->byte_size);
 }

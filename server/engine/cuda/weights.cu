@@ -11,6 +11,7 @@ class Weights::Loader {
       : upload_(planned, stream, progress), weights_(weights) {}
 
   const float* vector(const VectorPlan& planned) {
+    if (planned.tensor == nullptr) return nullptr;
     float* kept = weights_.arena_.take<float>(static_cast<size_t>(planned.count));
     upload_.vector(planned, kept);
     return kept;
@@ -39,15 +40,22 @@ class Weights::Loader {
 Weights::Weights(const DeviceWeights& planned, const Stream& stream, const Progress& progress)
     : arena_(planned.bytes()), bytes_per_step_(planned.bytes_per_step()), has_floats_(planned.has_floats()) {
   Loader loader(planned, stream, progress, *this);
-  for (const LayerTensors& layer : planned.layers()) {
-    const float* attention_norm = loader.vector(layer.attention_norm);
-    const float* ffn_norm = loader.vector(layer.ffn_norm);
-    Stack qkv = loader.stack(layer.qkv);
-    Stack gate_up = loader.stack(layer.gate_up);
-    Stack output = loader.stack(layer.output);
-    Stack down = loader.stack(layer.down);
-    layers_.push_back({attention_norm, ffn_norm, std::move(qkv), std::move(gate_up), std::move(output),
-                       std::move(down)});
+  for (const LayerTensors& tensors : planned.layers()) {
+    Layer layer;
+    layer.kind = tensors.kind;
+    layer.attention_norm = loader.vector(tensors.attention_norm);
+    layer.ffn_norm = loader.vector(tensors.ffn_norm);
+    layer.input = loader.stack(tensors.input);
+    layer.gate_up = loader.stack(tensors.gate_up);
+    layer.output = loader.stack(tensors.output);
+    layer.down = loader.stack(tensors.down);
+    layer.head_norms.query = loader.vector(tensors.query_norm);
+    layer.head_norms.key = loader.vector(tensors.key_norm);
+    layer.conv = loader.vector(tensors.conv);
+    layer.decay = loader.vector(tensors.decay);
+    layer.dt = loader.vector(tensors.dt);
+    layer.value_norm = loader.vector(tensors.value_norm);
+    layers_.push_back(std::move(layer));
   }
   output_norm_ = loader.vector(planned.output_norm());
   if (planned.head() != nullptr) head_ = loader.matrix(*planned.head());

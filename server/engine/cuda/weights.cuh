@@ -17,12 +17,19 @@ struct Stack {
   int rows = 0;
 };
 
+// What a layer of the other kind has is null.
 struct Layer {
-  const float* attention_norm;
-  const float* ffn_norm;
-  Stack qkv;      // queries, keys, values
+  LayerKind kind = LayerKind::attention;
+  const float* attention_norm = nullptr;
+  const float* ffn_norm = nullptr;
+  Stack input;  // device_weights.h says of what
   Stack gate_up;
   Stack output, down;  // of one part
+  HeadNorms head_norms;
+  const float* conv = nullptr;
+  const float* decay = nullptr;
+  const float* dt = nullptr;
+  const float* value_norm = nullptr;
 };
 
 class Weights {
