@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kBlocks = 4;  // that a multiprocessor has room for: without it ptxas spills for the sake of two more
 
 __device__ __forceinline__ void rotate(float& first, float& second, float cosine, float sine) {
   const float a = first, b = second;
@@ -52,7 +53,7 @@ __device__ __forceinline__ void store_bytes(const float* from, int count, int wi
 }
 
 template <KvType kType>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     place_rows(float* qkv, HeadShape shape, HeadNorms norms, const float* __restrict__ cosines,
                const float* __restrict__ sines, KvView kv) {
   const int row = static_cast<int>(blockIdx.x), position = kv.visible[row] - 1;
