@@ -1,4 +1,4 @@
-"""`python -m server MODEL`: serve a GGUF model over HTTP until SIGTERM.
+"""`python -m server MODEL`: serve a model over HTTP until SIGTERM.
 
 The port is bound first, so a taken port is known at once and `/health` can say 503 while the weights are
 read. SIGTERM (or Ctrl-C) lets what is under way finish within a bound, answers whatever comes meanwhile with
@@ -32,7 +32,8 @@ from server import planning
 from server.app import create_app
 from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
 from server.key import read_key
-from server.loading import ModelOptions, check_model_file, load
+from server.loading import ModelOptions, load
+from server.origin import check_model, model_name
 from server.plan import Holding
 from server.protocol import configuration
 from server.scheduler import Limits
@@ -49,8 +50,8 @@ SWITCH_SECONDS = 0.0005
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    out = argparse.ArgumentParser(prog="python -m server", description="Serve a GGUF model over HTTP.")
-    out.add_argument("model", type=Path, help="path of a GGUF file")
+    out = argparse.ArgumentParser(prog="python -m server", description="Serve a model over HTTP.")
+    out.add_argument("model", type=Path, help="a GGUF file, or a directory of safetensors files")
     out.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     out.add_argument("--port", type=_port, default=8080, help="0: any free port (default: %(default)s)")
     out.add_argument("--key-file", type=Path, help="absolute path of a private file with the API key")
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         default=16384,
         help="positions they keep together (default: %(default)s)",
     )
-    out.add_argument("--name", help="the model's name in the API (default: the file's stem)")
+    out.add_argument("--name", help="the model's name in the API (default: the file's or directory's)")
     out.add_argument("--ready-file", type=Path, help="written with port and pid once the model answers")
     out.add_argument(
         "--vram",
@@ -191,7 +192,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
     serving = asyncio.create_task(http.serve(sockets=[listener]))
     wanted = ModelOptions(
         options.model,
-        options.name or options.model.stem,
+        options.name or model_name(options.model),
         threads=options.threads,
         slots=options.slots,
         context=options.context,
@@ -219,7 +220,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
 def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerprint: str) -> None:
     host, port = address[:2]
     shown = f"[{host}]" if ":" in str(host) else host
-    name = options.name or options.model.stem
+    name = options.name or model_name(options.model)
     sys.stderr.write(f"ready: {name} at http://{shown}:{port}/v1 ({fingerprint})\n")
     sys.stderr.flush()
     if options.ready_file is not None:
@@ -256,7 +257,7 @@ def _write_atomic(path: Path, text: str) -> None:
 
 def print_plan(options: argparse.Namespace) -> None:
     """Print what `--plan` asks for; StartError when the model cannot be planned."""
-    check_model_file(options.model)
+    check_model(options.model)
     holding = Holding(
         slots=options.slots,
         context=options.context,
@@ -291,7 +292,7 @@ def main(argv: list[str] | None = None) -> int:
                 "--device is cpu",
                 "add --device cuda, or --plan",
             )
-        check_model_file(options.model)
+        check_model(options.model)
         if options.ready_file is not None:
             _check_ready_file(options.ready_file)
         listener = bind(options.host, options.port)

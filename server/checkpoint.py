@@ -16,10 +16,15 @@ from pathlib import Path
 
 from server.checkpoint_forms import Form, Forms, Source, read_form
 from server.fields import Fields
-from server.safetensors import CheckpointError, read_json, stored_tensors
+from server.safetensors import INDEX, CheckpointError, read_json, stored_tensors, tensor_files
 from server.vocabulary import shown
 
 CONFIG = "config.json"
+# What decides how a directory answers, beside the files of its tensors.
+_BESIDE = (
+    *(CONFIG, INDEX),
+    *("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"),
+)
 
 Value = str | bool | int | float | list[int]
 
@@ -87,6 +92,12 @@ def read(folder: Path) -> Checkpoint:
             raise CheckpointError(f"tensor {shown(name)} has no place in the architecture as it is served")
     types = sorted({source.values.dtype for source in tensors if source.rows > 1 and source.scales is None})
     return Checkpoint(folder, metadata, tensors, form, form.name or " + ".join(types))
+
+
+def model_files(folder: Path) -> tuple[Path, ...]:
+    """Return every file of a directory that decides how it answers, sorted by name."""
+    beside = (folder / name for name in _BESIDE)
+    return tuple(sorted((*(path for path in beside if path.exists()), *tensor_files(folder))))
 
 
 def _metadata(architecture: str, config: Fields, tensors: int) -> dict[str, Value]:

@@ -8,6 +8,7 @@ no spaces, UTF-8) of the identity's parts that decide an answer's bytes:
 
 each copied from the identity as it stands, so whoever holds an identity can compute the fingerprint again.
 Threads, slots and chunk sizes are left out: they cannot change an answer. It is the server's own claim.
+Of a model that is a directory, `file_sha256` is over the canonical JSON of its files' names and digests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +27,21 @@ SCHEMA = "assay/identity/v1"
 READ_BYTES = 1 << 20
 
 # GGUF's `general.file_type` numbers of the formats that the engine reads.
-QUANTISATIONS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0"}
+QUANTISATIONS = {
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    32: "BF16",
+}
 
 # Libraries whose code takes part in making an answer.
 LIBRARIES = ("jinja2", "llguidance", "numpy", "tokenizers")
@@ -58,6 +73,11 @@ def file_sha256(path: Path) -> str:
         while count := file.readinto(buffer):
             digest.update(view[:count])
     return digest.hexdigest()
+
+
+def files_sha256(files: Sequence[Path]) -> str:
+    """Return the SHA-256, in hex, of the canonical JSON of files' names and their digests."""
+    return hashlib.sha256(canonical({path.name: file_sha256(path) for path in files})).hexdigest()
 
 
 def canonical(value: object) -> bytes:
@@ -101,10 +121,23 @@ def describe(
     template: str,
     engine: EngineFacts,
     prefill_chunk: int,
+    quantisation: str | None = None,
 ) -> dict[str, object]:
-    """Return the identity document, its fingerprint included."""
+    """Return the identity document, its fingerprint included.
+
+    Args:
+        name: of the model, in the API.
+        model_sha256: of the model file, or over the files of a directory (:func:`files_sha256`).
+        size_bytes: of all that was hashed.
+        metadata: as GGUF names it.
+        template: the chat template's text; "" when there is none.
+        engine: what the engine says of itself.
+        prefill_chunk: rows of a prompt that are computed together.
+        quantisation: how the weights are stored; by default what a GGUF file says of itself.
+    """
     file_type = metadata.get("general.file_type")
-    quantisation = QUANTISATIONS.get(file_type) if isinstance(file_type, int) else None
+    if quantisation is None and isinstance(file_type, int):
+        quantisation = QUANTISATIONS.get(file_type)
     identity: dict[str, object] = {
         "schema": SCHEMA,
         "model": {

@@ -1,4 +1,4 @@
-"""From a model file to something that can answer: engine, tokenizer, template, identity, scheduler."""
+"""From a model's files to something that can answer: engine, tokenizer, template, identity, scheduler."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from server.engine import Engine, EngineArgumentError, EngineError, EngineMemory
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.grammar import GrammarCompiler
 from server.metrics import Metrics
+from server.origin import find_origin
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
 from server.template import ChatTemplate
@@ -25,7 +26,6 @@ from server.vocabulary import shown
 
 logger = logging.getLogger(__name__)
 
-MAGIC = b"GGUF"
 PROGRESS_S = 2.0  # between two words about it
 MOST_SLOTS = 1024  # of an engine (engine/request.h)
 
@@ -60,28 +60,6 @@ class Loaded:
         self.engine.close()
 
 
-def check_model_file(path: Path) -> None:
-    """Raise StartError unless `path` is a readable file that begins like GGUF; reads four bytes."""
-    if not path.is_file():
-        why = "it is a directory" if path.is_dir() else "there is no such file"
-        raise StartError(
-            f"the model {path} cannot be read", why, "assay model fetch NAME", MISSING_DEPENDENCY
-        )
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(MAGIC))
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise StartError(f"the model {path} cannot be read", why, f"ls -l '{path}'") from error
-    if magic != MAGIC:
-        raise StartError(
-            f"the model {path} is not a GGUF file",
-            f"it begins with {magic!r}, not {MAGIC!r}",
-            "assay model fetch NAME",
-            MISSING_DEPENDENCY,
-        )
-
-
 class _Progress:
     """Logs how much of the weights is loaded, now and then."""
 
@@ -105,10 +83,10 @@ class _Progress:
 
 
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
-    """Load the model, hashing its file meanwhile, and start its scheduler.
+    """Load the model, hashing its files meanwhile, and start its scheduler.
 
     Raises:
-        StartError: the engine, the tokenizer or the template cannot be had from this file.
+        StartError: the engine, the tokenizer or the template cannot be had from this model.
     """
     begin = time.perf_counter()
     if options.slots + options.kept_slots > MOST_SLOTS:
@@ -118,10 +96,11 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             "choose smaller --slots and --kept-slots",
         )
     with ThreadPoolExecutor(1, "digest") as pool:
-        digest = pool.submit(identity.file_sha256, options.path)
         try:
+            origin = find_origin(options.path)
+            digest = pool.submit(origin.sha256)
             engine = Engine(
-                options.path,
+                origin.model,
                 threads=options.threads,
                 slots=options.slots + options.kept_slots,
                 context=options.context,
@@ -166,21 +145,25 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             slots=options.slots,
             context=engine.context,
         )
-        template = engine.metadata.get("tokenizer.chat_template")
         try:
+            metadata = origin.metadata(engine.metadata, engine.vocabulary)
+            template = metadata.get("tokenizer.chat_template")
             described = identity.describe(
                 name=options.name,
                 model_sha256=digest.result(),
-                size_bytes=options.path.stat().st_size,
-                metadata=engine.metadata,
+                size_bytes=origin.size_bytes(),
+                metadata=metadata,
                 template=template if isinstance(template, str) else "",
                 engine=facts,
                 prefill_chunk=limits.prefill_alone,
+                quantisation=origin.quantisation,
             )
-            served = assemble(options.name, engine, engine.metadata, described, metrics, limits)
+            served = assemble(options.name, engine, metadata, described, metrics, limits)
         except BaseException:
             engine.close()
             raise
+    if origin.note:
+        logger.info("%s", origin.note)
     logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
     return Loaded(served, engine)
 

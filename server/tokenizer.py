@@ -1,7 +1,7 @@
-"""Text to token ids and back, rebuilt from a GGUF file's metadata.
+"""Text to token ids and back, rebuilt from a model's metadata.
 
-Supported: GPT-2 byte-level BPE with the pre-tokenizer `smollm` (each digit alone, then the byte-level
-split); any other is an error that names it, since a wrong split is silently a worse model.
+Supported: GPT-2 byte-level BPE with one of the pre-tokenizers of server/splits.py; any other is an error that
+names it, since a wrong split is silently a worse model.
 
 Control tokens (type 3 in the metadata) are cut out here rather than registered as added tokens of the
 library, because whether `<|im_end|>` in a text is the control token or ten ordinary characters depends on
@@ -18,8 +18,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tokenizers import Tokenizer as LibraryTokenizer
-from tokenizers import models, pre_tokenizers
+from tokenizers import models
 
+from server.splits import SPLITS
 from server.vocabulary import CONTROL, UNKNOWN, UNUSED, USER_DEFINED, read_vocabulary, shown, unsupported
 
 # Names that end an answer in one chat format or another, beside the metadata's own end token: a model
@@ -56,12 +57,13 @@ class Tokenizer:
         names, types = given.tokens, given.types
         vocabulary = {name: token for token, name in enumerate(names)}
         self._bpe = LibraryTokenizer(models.BPE(vocab=vocabulary, merges=list(given.merges), fuse_unk=False))
-        self._bpe.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Digits(individual_digits=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-            ]
-        )
+        split = SPLITS.get(given.split)
+        if split is None:
+            raise unsupported(f"its pre-tokenizer is {shown(given.split)}; {', '.join(SPLITS)} are supported")
+        self._bpe.pre_tokenizer = split.pre_tokenizer()
+        normalizer = split.normalizer()
+        if normalizer is not None:
+            self._bpe.normalizer = normalizer
         alphabet = byte_alphabet()
         self._bytes = tuple(
             _token_bytes(name, kind, alphabet) for name, kind in zip(names, types, strict=True)

@@ -1,4 +1,4 @@
-"""The tokenizer's lists in a GGUF file's metadata, held against each other before anything is built on them.
+"""The tokenizer's lists in a model's metadata, held against each other before anything is built on them.
 
 The file is data from anywhere: a list of another type, a token that stands twice, a merge of what is no
 token or an end token past the last id would be a crash of a library, or silently a worse model, much later.
@@ -21,7 +21,7 @@ def unsupported(why: str) -> StartError:
     return StartError(
         "the model's tokenizer cannot be rebuilt",
         why,
-        "use a model with a GPT-2 BPE tokenizer and the pre-tokenizer `smollm`",
+        "use a model with a GPT-2 BPE tokenizer and a pre-tokenizer of the Qwen or SmolLM families",
         MISSING_DEPENDENCY,
     )
 
@@ -38,6 +38,7 @@ class Vocabulary:
 
     tokens: tuple[str, ...]  # spellings by id, each once
     types: tuple[int, ...]  # of each token, NORMAL to UNUSED
+    split: str  # the pre-tokenizer's name
     merges: tuple[tuple[str, str], ...]  # in the order of their rank; both halves and the whole are tokens
     begin: int | None
     add_begin: bool  # a prompt begins with `begin`
@@ -49,18 +50,20 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
     kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if kind != "gpt2":
         raise unsupported(f"its kind is {shown(kind)}; only 'gpt2' is supported")
-    if split != "smollm":
-        raise unsupported(f"its pre-tokenizer is {shown(split)}; only 'smollm' is supported")
+    if not isinstance(split, str):
+        raise unsupported(f"its pre-tokenizer is {shown(split)}, which is no text")
     tokens = tuple(_texts(metadata, "tokens"))
     types = tuple(_integers(metadata, "token_type"))
     if len(tokens) != len(types):
         raise unsupported(f"{len(tokens)} tokens but {len(types)} token types")
     _check_tokens(tokens, types)
     begin = _token_id(metadata, "bos_token_id", len(tokens))
-    ends = (_token_id(metadata, key, len(tokens)) for key in END_KEYS)
+    ends = [_token_id(metadata, key, len(tokens)) for key in END_KEYS]
+    ends += _end_list(metadata, len(tokens))
     return Vocabulary(
         tokens,
         types,
+        split,
         tuple(_merges(metadata, frozenset(tokens))),
         begin,
         metadata.get("tokenizer.ggml.add_bos_token") is True and begin is not None,
@@ -110,6 +113,17 @@ def _merges(metadata: Mapping[str, object], tokens: frozenset[str]) -> Iterator[
                     f"the merge {shown(merge)} needs the token {shown(part)}, which there is not"
                 )
         yield left, right
+
+
+def _end_list(metadata: Mapping[str, object], size: int) -> list[int]:
+    """Return the end tokens of a directory's generation_config.json; a GGUF file has no such list."""
+    if "tokenizer.ggml.end_token_ids" not in metadata:
+        return []
+    ends = list(_integers(metadata, "end_token_ids"))
+    for end in ends:
+        if not 0 <= end < size:
+            raise unsupported(f"the end token {end} is no id of its {size} tokens")
+    return ends
 
 
 def _token_id(metadata: Mapping[str, object], name: str, size: int) -> int | None:

@@ -1,4 +1,4 @@
-"""`assay serve MODEL`: becomes our server, `python -m server`, over a pinned model or a model file.
+"""`assay serve MODEL`: becomes our server, `python -m server`, over a pinned model, a file or a directory.
 
 The core imports nothing of the server: this verb finds the file and replaces itself with the server's own
 command, so signals and the exit code are the server's. A pinned model is verified by digest first.
@@ -28,7 +28,7 @@ OPTIONS = {
     "kv": "keys and values as f16 or int8 (default: f16)",
     "kept-slots": "ended answers kept for prompts that begin alike; 0: no prefix cache (default: 24)",
     "kept-tokens": "positions they keep together (default: 16384)",
-    "name": "the model's name in the API (default: the pin's name, or the file's stem)",
+    "name": "the model's name in the API (default: the pin's, the file's or the directory's)",
     "ready-file": "written with port and pid once the model answers",
     "vram": "device memory that may be taken, such as 24GiB (default: what is free)",
     "card": "with --plan: whose published figures (default: rtx-3090)",
@@ -42,9 +42,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "serve",
         parents=[shared()],
         help="serve a model over HTTP",
-        description="Serve a pinned model or a GGUF file over HTTP until SIGTERM or Ctrl-C.",
+        description="Serve a pinned model, a GGUF file or a directory over HTTP until SIGTERM or Ctrl-C.",
     )
-    parser.add_argument("model", metavar="MODEL", help="a name of models.lock, or the path of a GGUF file")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a name of models.lock, or the path of a GGUF file or directory"
+    )
     for option, text in OPTIONS.items():
         parser.add_argument(f"--{option}", help=text)
     parser.add_argument("--plan", action="store_true", help=PLAN)
@@ -75,7 +77,7 @@ def _found(model: str) -> tuple[Path, str | None]:
         names = ", ".join(sorted(known))
         raise ConfigurationError(
             f"there is no model {model}",
-            f"it is neither a file nor a name of models.lock ({names})",
+            f"it is no file, no directory and no name of models.lock ({names})",
             f"assay serve {next(iter(sorted(known)), 'PATH')}",
         )
     return path, None
