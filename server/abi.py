@@ -184,6 +184,7 @@ class Library:
             size,
         )
         self._declare("assay_length", ctypes.c_int32, pointer, ctypes.c_int32)
+        self._declare("assay_rewindable", ctypes.c_int32, pointer, ctypes.c_int32)
         self._declare("assay_detect_isa", ctypes.c_char_p)
         self._declare("assay_read_seconds", ctypes.c_double, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32)
 
@@ -255,6 +256,13 @@ class Library:
         if length < 0:
             raise EngineError(f"there is no slot {slot}")
         return length
+
+    def rewindable(self, handle: Handle, slot: int) -> int:
+        """Returns the fewest positions above 0 that a slot can be taken back to; 0: any number."""
+        least = int(self._c.assay_rewindable(handle, slot))
+        if least < 0:
+            raise EngineError(f"there is no slot {slot}")
+        return least
 
     def detect_isa(self) -> str:
         """Returns the best instruction set of this CPU that the library has a path for."""

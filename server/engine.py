@@ -54,7 +54,9 @@ class Chunk:
     """Consecutive tokens of one slot, written from a position on."""
 
     slot: int  # 0 to slots - 1
-    position: int  # of the first token; at most the slot's length, and everything from it on is forgotten
+    position: (
+        int  # of the first token; at most the slot's length; everything from it on is forgotten (rewindable)
+    )
     tokens: Sequence[int]  # at least one
     logits: Literal["none", "last", "all"]  # of which tokens the next-token logits are wanted
 
@@ -183,6 +185,15 @@ class Engine:
         """
         with self._lock:
             return self._library.length(self._open_handle(), _int32("the slot", slot))
+
+    def rewindable(self, slot: int) -> int:
+        """Returns the fewest positions above 0 that a slot can be taken back to; 0 when that is any number.
+
+        A model that keeps a state of its sequence (`qwen35`) forgets only some of the last positions,
+        or all: a chunk or a fork begins at 0 or from here on.
+        """
+        with self._lock:
+            return self._library.rewindable(self._open_handle(), _int32("the slot", slot))
 
     def close(self) -> None:
         """Frees everything the engine holds; a second call does nothing."""

@@ -62,4 +62,8 @@ int32_t assay_length(assay_engine* engine, int32_t slot) {
   return engine == nullptr ? -1 : engine->engine.length(slot);
 }
 
+int32_t assay_rewindable(assay_engine* engine, int32_t slot) {
+  return engine == nullptr ? -1 : engine->engine.rewindable(slot);
+}
+
 const char* assay_detect_isa(void) { return assay::detect_isa(); }

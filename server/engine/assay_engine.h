@@ -124,7 +124,7 @@ typedef struct assay_chunk {
   const int32_t* tokens;
   int32_t count; /* at least 1 */
   int32_t slot;
-  int32_t position; /* at most the slot's length: no gaps */
+  int32_t position; /* at most the slot's length: no gaps; 0, or at least assay_rewindable */
   int32_t logits;   /* an assay_logits */
 } assay_chunk;
 
@@ -190,6 +190,11 @@ ASSAY_EXPORT int32_t assay_fork(assay_engine* engine, int32_t source_slot, int32
 
 /* Positions a slot holds; -1: there is no such slot. */
 ASSAY_EXPORT int32_t assay_length(assay_engine* engine, int32_t slot);
+
+/* The fewest positions above 0 that the slot can be taken back to, by a chunk or a fork that begins there: a model
+ * that keeps a state of its sequence forgets only some of the last positions, or all (0 is always allowed). 0: any
+ * number; -1: there is no such slot. */
+ASSAY_EXPORT int32_t assay_rewindable(assay_engine* engine, int32_t slot);
 
 /* The best instruction set of this CPU that this build has a path for. */
 ASSAY_EXPORT const char* assay_detect_isa(void);

@@ -148,6 +148,17 @@ void read_delta(const Keys& keys, Config& config) {
 
 int Config::count(LayerKind kind) const { return static_cast<int>(std::count(kinds.begin(), kinds.end(), kind)); }
 
+const char* Config::ffn_norm_name() const {
+  return architecture == Architecture::qwen35 ? "post_attention_norm.weight" : "ffn_norm.weight";
+}
+
+bool Config::skips(const std::string& tensor) const {
+  for (int layer = layers; layer < layers + skipped; ++layer) {
+    if (tensor.rfind("blk." + std::to_string(layer) + ".", 0) == 0) return true;
+  }
+  return false;
+}
+
 Config read_config(const ModelFile& file) {
   const std::string architecture = file.text("general.architecture");
   Config config{};

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model_file.h"
+#include "ops.h"
 
 namespace assay {
 
@@ -21,7 +23,6 @@ enum class RopeStyle { pairs, halves };
 enum class LayerKind { attention, delta };
 
 constexpr int kRopeSections = 4;  // of which text, height and width are used
-constexpr int kMostDeltaDim = 128;
 constexpr int kMostConv = 8;
 
 // The gated delta rule of a layer. A row of its input is [query heads | key heads | value heads], the first two
@@ -69,6 +70,8 @@ struct Config {
   int kv_width() const { return kv_heads * head_dim; }
   int q_rows() const { return gated ? 2 * q_width() : q_width(); }  // of attn_q
   int count(LayerKind kind) const;
+  const char* ffn_norm_name() const;            // of a layer's tensors
+  bool skips(const std::string& tensor) const;  // it is of a layer that is not computed
 
   // The `index`-th value head (below delta.group()) of a key head.
   int first_value_head(int key_head) const { return raw ? key_head * delta.group() : key_head; }

@@ -13,7 +13,8 @@ Engine::Engine(const assay_options& options)
   context_ = choose_context(options.context, config_.context);
   weights_ = std::make_unique<Weights>(file, config_, *team_);
   cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv), slots_, context_);
-  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *ops_, *team_, slots_, context_);
+  delta_cache_ = std::make_unique<DeltaCache>(config_, slots_);
+  forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *delta_cache_, *ops_, *team_, slots_, context_);
   metadata_ = std::make_unique<KeptMetadata>(file);
 }
 
@@ -32,8 +33,9 @@ void Engine::describe(assay_info& info) const {
 
 void Engine::fork(int source, int slot, int positions) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  check_fork(source, slot, positions, limits(), [&](int each) { return cache_->length(each); });
+  check_fork(source, slot, positions, limits(), [&](int each) { return held(each); });
   cache_->fork(source, slot, positions);
+  delta_cache_->fork(source, slot, positions);
 }
 
 int Engine::length(int slot) {
@@ -41,15 +43,24 @@ int Engine::length(int slot) {
   return slot < 0 || slot >= slots_ ? -1 : cache_->length(slot);
 }
 
+int Engine::rewindable(int slot) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return slot < 0 || slot >= slots_ ? -1 : delta_cache_->least(slot);
+}
+
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return cache_->length(slot); });
+  check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return held(slot); });
   for (size_t index = 0; index < count; ++index) {
     const assay_chunk& chunk = chunks[index];
     cache_->extend(chunk.slot, chunk.position, chunk.position + chunk.count);
+    delta_cache_->keep(chunk.slot, chunk.position);
   }
   run_in_passes(chunks, count, logits, greedy, kPassRows, config_.vocabulary,
-                [&](const Pass& pass) { forward_->run(pass); });
+                [&](const Pass& pass) {
+                  forward_->run(pass);
+                  for (const Segment& segment : pass.segments) delta_cache_->write(segment.slot, segment.count);
+                });
 }
 
 }  // namespace assay

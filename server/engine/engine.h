@@ -8,6 +8,7 @@
 #include "assay_engine.h"
 #include "cache.h"
 #include "config.h"
+#include "delta_cache.h"
 #include "forward.h"
 #include "model_file.h"
 #include "request.h"
@@ -24,10 +25,12 @@ class Engine {
   const std::vector<Metadata>& metadata() const { return metadata_->entries(); }
   void fork(int source, int slot, int positions);
   int length(int slot);
+  int rewindable(int slot);
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
   Limits limits() const { return {slots_, context_, config_.vocabulary}; }
+  Held held(int slot) const { return {cache_->length(slot), delta_cache_->least(slot)}; }
 
   const Ops* ops_;
   std::unique_ptr<Team> team_;
@@ -37,6 +40,7 @@ class Engine {
   std::unique_ptr<KeptMetadata> metadata_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Cache> cache_;
+  std::unique_ptr<DeltaCache> delta_cache_;
   std::unique_ptr<Forward> forward_;
   std::mutex mutex_;
 };

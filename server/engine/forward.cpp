@@ -16,12 +16,18 @@ void PassWorker::run() {
   member_.phase(plan_.rows, [&](int row) {
     ops_.embed(weights_.embedding(), pass_.tokens[static_cast<size_t>(row)], residual(row));
   });
-  int attention = 0;
+  int attention = 0, delta = 0;
   for (const Layer& layer : weights_.layers()) {
-    project_heads(attention, layer);
-    attend(attention);
-    add_attended(layer);
-    ++attention;
+    if (layer.kind == LayerKind::attention) {
+      project_heads(attention, layer);
+      attend(attention++);
+      add_attended(layer);
+    } else {
+      project_delta(layer);
+      convolve(delta, layer);
+      recur(delta++, layer);
+      add_delta(layer);
+    }
     feed_forward(layer);
     add_hidden(layer);
   }
@@ -77,11 +83,12 @@ void PassWorker::predict() {
   });
 }
 
-Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const Ops& ops, Team& team,
-                 int slots, int context)
+Forward::Forward(const Config& config, const Weights& weights, const Cache& cache, const DeltaCache& delta_cache,
+                 const Ops& ops, Team& team, int slots, int context)
     : config_(config),
       weights_(weights),
       cache_(cache),
+      delta_cache_(delta_cache),
       ops_(ops),
       team_(team),
       buffers_(config, slots, context, team.size()) {}

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cache.h"
+#include "delta_cache.h"
 #include "ops.h"
 #include "pass_buffers.h"
 #include "pass_plan.h"
@@ -19,11 +20,11 @@ namespace assay {
 
 class Forward {
  public:
-  Forward(const Config& config, const Weights& weights, const Cache& cache, const Ops& ops, Team& team, int slots,
-          int context);
+  Forward(const Config& config, const Weights& weights, const Cache& cache, const DeltaCache& delta_cache,
+          const Ops& ops, Team& team, int slots, int context);
 
-  // Computes the pass and writes keys, values, logits and greedy ids. The blocks its positions
-  // lie in belong to its slots (Cache::extend).
+  // Computes the pass and writes keys, values, states, logits and greedy ids. The blocks its positions
+  // lie in belong to its slots (Cache::extend); the states' spans end where its segments begin.
   void run(const Pass& pass);
 
  private:
@@ -32,6 +33,7 @@ class Forward {
   const Config& config_;
   const Weights& weights_;
   const Cache& cache_;
+  const DeltaCache& delta_cache_;
   const Ops& ops_;
   Team& team_;
   PassBuffers buffers_;

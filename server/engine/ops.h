@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "packed.h"
+#include "rewind.h"
 
 namespace assay {
 
@@ -92,6 +93,60 @@ struct Queries {
 // score, the sum of exp. Stored as head_dim + kPartialTail floats.
 constexpr int kPartialTail = 8;  // maximum at [head_dim], sum at [head_dim + 1]; keeps rows aligned
 
+// The gated delta rule. A value head has a state S[key_dim][value_dim] that each position changes:
+//   S <- e^g S;  S <- S + k (beta (v - S^T k))^T;  o = S^T q
+// Computed in chunks of kDeltaChunk positions that begin at multiples of it, so that a chunk reads S and leaves it as
+// it was at its start. With G_i = g_0 + ... + g_i, summed in order, position i of a chunk has
+//   u_i = beta_i (v_i - (e^G_i (S^T k_i) + sum over j < i of e^(G_i - G_j) (k_j . k_i) u_j))
+//   o_i = e^G_i (S^T q_i) + sum over j <= i of e^(G_i - G_j) (k_j . q_i) u_j
+// and the first position of the next chunk folds S <- e^G_63 S + sum over j of e^(G_63 - G_j) k_j u_j^T. Every sum is
+// one chain of fused steps: over key_dim ascending, or first the part of S and then j ascending; columns of value_dim
+// do not meet. So one position at a time and a whole chunk are the same steps, and positions of the running chunk can
+// be forgotten (rewind.h).
+constexpr int kDeltaColumns = 32;   // of a state or an update that lie together
+constexpr int kMostDeltaDim = 128;  // key_dim and value_dim, multiples of kDeltaColumns
+
+// What a slot keeps of one layer, of one key head and the value heads that share it.
+struct DeltaState {
+  float* keys;     // [key_dim][kDeltaChunk]
+  float* states;   // [heads], as of the chunk's start; items at delta_state_at
+  float* updates;  // [heads], u of each position of the chunk; items at delta_update_at
+  float* decays;   // [heads][kDeltaChunk]: G
+  int heads;
+  int key_dim;
+  int value_dim;
+  bool empty;  // the states are of no position, and all 0: not read
+
+  float* state_of(int head) const { return states + static_cast<size_t>(head * key_dim) * value_dim; }
+  float* updates_of(int head) const { return updates + static_cast<size_t>(head * kDeltaChunk) * value_dim; }
+  float* decays_of(int head) const { return decays + head * kDeltaChunk; }
+};
+
+// Row d, column c of a state: [value_dim / kDeltaColumns][key_dim][kDeltaColumns].
+constexpr size_t delta_state_at(int key_dim, int d, int c) {
+  return static_cast<size_t>((c / kDeltaColumns * key_dim + d) * kDeltaColumns + c % kDeltaColumns);
+}
+
+// Column c of position j's update: [value_dim / kDeltaColumns][kDeltaChunk][kDeltaColumns].
+constexpr size_t delta_update_at(int j, int c) { return delta_state_at(kDeltaChunk, j, c); }
+
+// Consecutive rows within one chunk: of row i the query at q + i * stride, its gates at decay + i * gate_stride.
+struct DeltaRows {
+  const float* q;        // [key_dim], of length 1 / sqrt(key_dim)
+  const float* k;        // [key_dim], of length 1
+  const float* v;        // [value heads][value_dim], all of the layer's
+  const float* decay;    // [value heads]: g
+  const float* learned;  // [value heads]: beta
+  float* out;            // [value heads][value_dim], out_stride apart
+  size_t stride;
+  size_t gate_stride;
+  size_t out_stride;
+  int count;
+  int first;       // place in its chunk of the first row
+  int first_head;  // the value heads are first_head, first_head + head_step, ...
+  int head_step;
+};
+
 struct Ops {
   const char* isa;
   int key_lane;      // positions interleaved in a block's keys
@@ -137,7 +192,21 @@ struct Ops {
   // and fold.
   void (*attention_prefill)(const Queries& queries, const uint8_t* const* blocks, float* const* outputs);
 
-  // out = gate / (1 + exp(-gate)) * up, over n values; n a multiple of 8.
+  // out = silu of each channel's sum over `taps` consecutive positions, oldest first, of weight times row; channel i's
+  // weights at weights + tap * stride + i. n channels, a multiple of 8.
+  void (*conv1d)(const float* const* rows, const float* weights, size_t stride, int taps, int n, float* out);
+
+  // Of n value heads: decay = a * ln(1 + exp(alpha + bias)), learned = 1 / (1 + exp(-beta)).
+  void (*delta_gates)(const float* alpha, const float* beta, const float* a, const float* bias, int n, float* decay,
+                      float* learned);
+
+  // Computes rows and takes them into their chunk; the states are those of its start.
+  void (*delta)(const DeltaRows& rows, const DeltaState& chunk);
+
+  // Takes a whole chunk into the states.
+  void (*delta_fold)(const DeltaState& chunk);
+
+  // out = gate / (1 + exp(-gate)) * up, over n values; n a multiple of 8; out may be up.
   void (*silu_mul)(const float* gate, const float* up, int n, float* out);
 
   // x = x / (1 + exp(-gate)), over n values; n a multiple of 8.

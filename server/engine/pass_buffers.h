@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "config.h"
@@ -73,6 +74,38 @@ struct ActivationBuffer {
   int32_t* refined;
 };
 
+constexpr float kDeltaEpsilon = 1e-6f;  // of the norm by length of queries and keys
+
+// What the rows of a pass have in a layer of the gated delta rule.
+struct DeltaBuffers {
+  void plan(Arena& arena, const Config& config, size_t count) {
+    const DeltaShape& shape = config.delta;
+    const auto padded = [](int values) { return static_cast<size_t>((values + kPanelRows - 1) / kPanelRows * kPanelRows); };
+    row_stride = padded(shape.width());
+    z_stride = padded(shape.value_width());
+    gate_stride = padded(shape.value_heads);
+    for (float** each : {&rows, &convolved}) arena.plan(each, count * row_stride);
+    arena.plan(&z, count * z_stride);
+    for (float** each : {&alpha, &beta, &decay, &learned}) arena.plan(each, count * gate_stride);
+    arena.plan(&zeros, row_stride);
+    for (float** each : {&query_norm, &key_norm}) arena.plan(each, static_cast<size_t>(shape.key_dim));
+  }
+
+  // A norm by length is a norm by the mean square with these weights; queries are also divided by sqrt(key_dim).
+  void fill(const DeltaShape& shape) const {
+    const float size = static_cast<float>(shape.key_dim);
+    std::fill_n(query_norm, shape.key_dim, 1.0f / size);
+    std::fill_n(key_norm, shape.key_dim, 1.0f / std::sqrt(size));
+  }
+
+  size_t row_stride, z_stride, gate_stride;
+  float *rows, *convolved;                // [row][delta.width()], before and behind the convolution
+  float* z;                               // [row][value_width]
+  float *alpha, *beta, *decay, *learned;  // [row][value_heads]
+  float* zeros;                           // a row before the sequence
+  float *query_norm, *key_norm;           // [key_dim]
+};
+
 struct PassBuffers {
   // What one thread needs for itself.
   struct Scratch {
@@ -89,7 +122,7 @@ struct PassBuffers {
         blocks((context + kPositionBlock - 1) / kPositionBlock),
         scratch(static_cast<size_t>(threads)) {
     const size_t rows = kPassRows;
-    const int wide = std::max(config.width, config.q_width());
+    const int wide = std::max({config.width, config.q_width(), config.delta.value_width()});
     const int widest = std::max(wide, config.ffn);
     q_stride = padded(config.q_rows());
     kv_stride = padded(config.kv_width());
@@ -97,6 +130,7 @@ struct PassBuffers {
     arena.plan(&queries, rows * q_stride);
     arena.plan(&keys, rows * kv_stride);
     arena.plan(&values, rows * kv_stride);
+    delta.plan(arena, config, config.count(LayerKind::delta) == 0 ? 0 : rows);
     input.plan(arena, kPassRows, wide);
     hidden.plan(arena, kPassRows, config.ffn);
     arena.plan(&partials, static_cast<size_t>(std::min(slots, kPassRows)) * static_cast<size_t>(config.heads) *
@@ -110,6 +144,7 @@ struct PassBuffers {
       each.blocks.reserve(static_cast<size_t>(blocks));
     }
     arena.allocate();
+    delta.fill(config.delta);
   }
 
   static size_t padded(int rows) { return static_cast<size_t>((rows + kPanelRows - 1) / kPanelRows * kPanelRows); }
@@ -124,6 +159,7 @@ struct PassBuffers {
   int blocks;  // position blocks a slot can hold
   size_t q_stride, kv_stride;
   float *residual, *queries, *keys, *values;
+  DeltaBuffers delta;
   ActivationBuffer input;   // what the next linear operation reads
   ActivationBuffer hidden;  // what `down` reads
   float* partials;          // [decode row][head][block]

@@ -1,7 +1,7 @@
 // One thread's way through a pass (forward.h): what a layer does, and what its parts share.
 //
-// A layer adds the output of its attention (attention_layer.cpp), then that of its
-// feed-forward part (forward.cpp), to the residual.
+// A layer adds the output of its attention (attention_layer.cpp) or of its delta rule
+// (delta_layer.cpp), then that of its feed-forward part (forward.cpp), to the residual.
 #pragma once
 
 #include "forward.h"
@@ -14,6 +14,7 @@ class PassWorker {
       : config_(forward.config_),
         weights_(forward.weights_),
         cache_(forward.cache_),
+        delta_cache_(forward.delta_cache_),
         ops_(forward.ops_),
         buffers_(forward.buffers_),
         scratch_(forward.buffers_.scratch[static_cast<size_t>(member.index())]),
@@ -90,6 +91,17 @@ class PassWorker {
   void fold(int row, int first, int heads, float* out);
   void add_attended(const Layer& layer);
 
+  // The gated delta rule (delta_layer.cpp). `index` counts its layers alone.
+  void project_delta(const Layer& layer);
+  const float* delta_row(int index, const Segment& segment, int position) const;
+  void convolve(int index, const Layer& layer);
+  void recur(int index, const Layer& layer);
+  void recur_head(int index, const Segment& segment, int key_head);
+  void norm_heads(const Layer& layer, const Segment& segment, int key_head);
+  void keep_rows(int index, const Segment& segment, int key_head);
+  float* delta_out(int row) const;
+  void add_delta(const Layer& layer);
+
   void feed_forward(const Layer& layer);
   void add_hidden(const Layer& layer);
   void predict();
@@ -99,6 +111,7 @@ class PassWorker {
   const Config& config_;
   const Weights& weights_;
   const Cache& cache_;
+  const DeltaCache& delta_cache_;
   const Ops& ops_;
   const PassBuffers& buffers_;
   PassBuffers::Scratch& scratch_;

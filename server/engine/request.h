@@ -82,6 +82,14 @@ class KeptMetadata {
   std::vector<Metadata> entries_;
 };
 
+// What a slot holds, and the fewest positions above 0 that it can be taken back to (rewind.h).
+struct Held {
+  Held(int length, int least = 0) : length(length), least(least) {}
+
+  int length;
+  int least;
+};
+
 // What requests are held against. `lengths(slot)` is what a slot holds.
 struct Limits {
   int slots;
@@ -95,14 +103,23 @@ inline void check_slot(const std::string& name, int slot, const Limits& limits) 
   }
 }
 
+inline void check_taken_back(const std::string& what, int position, const Held& held) {
+  if (position != 0 && position < held.least) {
+    bad_argument(what + " position " + std::to_string(position) + ", but of the " + std::to_string(held.length) +
+                 " positions that the slot holds only those from " + std::to_string(held.least) +
+                 " on, or all, can be forgotten");
+  }
+}
+
 template <typename Lengths>
 void check_chunk(const std::string& name, const assay_chunk& chunk, const Limits& limits, const Lengths& lengths) {
   if (chunk.count < 1 || chunk.tokens == nullptr) bad_argument(name + " has no tokens");
-  const int length = lengths(chunk.slot);
-  if (chunk.position < 0 || chunk.position > length) {
+  const Held held = lengths(chunk.slot);
+  if (chunk.position < 0 || chunk.position > held.length) {
     bad_argument(name + " begins at position " + std::to_string(chunk.position) + ", but the slot holds " +
-                 std::to_string(length));
+                 std::to_string(held.length));
   }
+  check_taken_back(name + " begins at", chunk.position, held);
   if (chunk.count > limits.context - chunk.position) {
     bad_argument(name + " ends at position " + std::to_string(int64_t{chunk.position} + chunk.count) +
                  ", past the context of " + std::to_string(limits.context));
@@ -148,10 +165,12 @@ template <typename Lengths>
 void check_fork(int source, int slot, int positions, const Limits& limits, const Lengths& lengths) {
   check_slot("the source", source, limits);
   check_slot("the fork", slot, limits);
-  const int length = lengths(source);
-  if (positions < 0 || positions > length) {
-    bad_argument("a fork of " + std::to_string(positions) + " positions; the slot holds " + std::to_string(length));
+  const Held held = lengths(source);
+  if (positions < 0 || positions > held.length) {
+    bad_argument("a fork of " + std::to_string(positions) + " positions; the slot holds " +
+                 std::to_string(held.length));
   }
+  check_taken_back("a fork at", positions, held);
 }
 
 // Cuts a checked step into passes of at most `most_rows` rows and runs each.

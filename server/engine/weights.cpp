@@ -1,11 +1,11 @@
 #include "weights.h"
 
-#include <cstring>
 #include <set>
 #include <string>
 
 #include "error.h"
 #include "row_source.h"
+#include "vectors.h"
 
 namespace assay {
 namespace {
@@ -21,16 +21,13 @@ struct Source {
 // Plans the arena in the order of use, then fills it.
 class Packer {
  public:
-  explicit Packer(const ModelFile& file) : file_(file) {}
+  Packer(const ModelFile& file, const Config& config) : file_(file), config_(config) {}
 
-  std::vector<float> norm(const std::string& name, int width) {
-    const Tensor& tensor = take(name, width, 1);
-    if (tensor.type != TensorType::f32) {
-      unsupported("tensor '" + name + "' is " + traits(tensor.type).name + "; norms must be F32");
-    }
-    std::vector<float> values(static_cast<size_t>(width));
-    std::memcpy(values.data(), tensor.data, tensor.byte_size);
-    return values;
+  std::vector<float> norm(const std::string& name, int width) { return read_norm(take(name, width, 1), config_); }
+  std::vector<float> vector(const std::string& name, int width) { return read_vector(take(name, width, 1)); }
+  std::vector<float> decay(const std::string& name, int heads) { return read_decay(take(name, heads, 1), config_); }
+  std::vector<float> conv(const std::string& name, int taps, int channels) {
+    return read_conv(take(name, taps, channels));
   }
 
   void matrix(const std::string& name, int columns, int rows, Packed& packed) {
@@ -54,7 +51,7 @@ class Packer {
 
   void refuse_unused() const {
     for (const Tensor& tensor : file_.tensors()) {
-      if (used_.count(tensor.name) == 0) {
+      if (used_.count(tensor.name) == 0 && !config_.skips(tensor.name)) {
         unsupported("tensor " + quoted(tensor.name) + " has no place in the architecture as it is served");
       }
     }
@@ -105,10 +102,35 @@ class Packer {
   }
 
   const ModelFile& file_;
+  const Config& config_;
   std::set<std::string> used_;
   std::vector<Source> sources_;
   size_t size_ = 0;
 };
+
+void plan_attention(Packer& packer, const std::string& block, const Config& config, Layer& layer) {
+  if (config.head_norm) {
+    layer.q_norm = packer.norm(block + "attn_q_norm.weight", config.head_dim);
+    layer.k_norm = packer.norm(block + "attn_k_norm.weight", config.head_dim);
+  }
+  packer.matrix(block + "attn_q.weight", config.width, config.q_rows(), layer.q);
+  packer.matrix(block + "attn_k.weight", config.width, config.kv_width(), layer.k);
+  packer.matrix(block + "attn_v.weight", config.width, config.kv_width(), layer.v);
+  packer.matrix(block + "attn_output.weight", config.q_width(), config.width, layer.output);
+}
+
+void plan_delta(Packer& packer, const std::string& block, const Config& config, Layer& layer) {
+  const DeltaShape& delta = config.delta;
+  layer.conv = packer.conv(block + "ssm_conv1d.weight", delta.conv, delta.width());
+  layer.decay = packer.decay(block + "ssm_a", delta.value_heads);
+  layer.step = packer.vector(block + "ssm_dt.bias", delta.value_heads);
+  layer.delta_norm = packer.vector(block + "ssm_norm.weight", delta.value_dim);
+  packer.matrix(block + "attn_qkv.weight", config.width, delta.width(), layer.qkv);
+  packer.matrix(block + "attn_gate.weight", config.width, delta.value_width(), layer.z);
+  packer.matrix(block + "ssm_alpha.weight", config.width, delta.value_heads, layer.alpha);
+  packer.matrix(block + "ssm_beta.weight", config.width, delta.value_heads, layer.beta);
+  packer.matrix(block + "ssm_out.weight", delta.value_width(), config.width, layer.output);
+}
 
 }  // namespace
 
@@ -116,21 +138,19 @@ Weights::Weights(const ModelFile& file, const Config& config, Team& team) {
   if (static_cast<size_t>(config.layers) > file.tensors().size()) {
     bad_file("the metadata claims " + std::to_string(config.layers) + " layers, more than the file has tensors");
   }
-  Packer packer(file);
+  Packer packer(file, config);
   layers_.resize(static_cast<size_t>(config.layers));
   for (size_t index = 0; index < layers_.size(); ++index) {
     Layer& layer = layers_[index];
     const std::string block = "blk." + std::to_string(index) + ".";
     layer.attention_norm = packer.norm(block + "attn_norm.weight", config.width);
-    layer.ffn_norm = packer.norm(block + "ffn_norm.weight", config.width);
-    if (config.head_norm) {
-      layer.q_norm = packer.norm(block + "attn_q_norm.weight", config.head_dim);
-      layer.k_norm = packer.norm(block + "attn_k_norm.weight", config.head_dim);
+    layer.ffn_norm = packer.norm(block + config.ffn_norm_name(), config.width);
+    layer.kind = config.kinds[index];
+    if (layer.kind == LayerKind::attention) {
+      plan_attention(packer, block, config, layer);
+    } else {
+      plan_delta(packer, block, config, layer);
     }
-    packer.matrix(block + "attn_q.weight", config.width, config.q_rows(), layer.q);
-    packer.matrix(block + "attn_k.weight", config.width, config.kv_width(), layer.k);
-    packer.matrix(block + "attn_v.weight", config.width, config.kv_width(), layer.v);
-    packer.matrix(block + "attn_output.weight", config.q_width(), config.width, layer.output);
     packer.interleaved(block + "ffn_gate.weight", block + "ffn_up.weight", config.width, config.ffn, layer.gate,
                        layer.up);
     packer.matrix(block + "ffn_down.weight", config.ffn, config.width, layer.down);

@@ -11,13 +11,20 @@
 
 namespace assay {
 
+// What a layer of either kind has; what the other kind alone has is empty.
 struct Layer {
-  Packed q, k, v, output;
+  LayerKind kind;
+  Packed q, k, v;                  // of attention
+  Packed qkv, z, alpha, beta;      // of the delta rule: its rows, their gates, and each value head's two
+  Packed output;                   // of both
   Packed gate, up;  // interleaved, two panels of each in turn
   Packed down;
   std::vector<float> attention_norm;
   std::vector<float> q_norm, k_norm;  // of each head, where the model norms them
   std::vector<float> ffn_norm;
+  std::vector<float> conv;         // [conv][channels], the oldest position first
+  std::vector<float> decay, step;  // of each value head: ssm_a, below 0, and ssm_dt's bias
+  std::vector<float> delta_norm;   // of a value head
 };
 
 class Weights {

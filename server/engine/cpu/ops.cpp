@@ -1,3 +1,4 @@
+#include "../ref/ref.h"
 #include "cpu.h"
 
 namespace assay {
@@ -18,6 +19,10 @@ const Ops& avx2_ops() {
                            cpu::attention_decode,
                            cpu::attention_fold,
                            cpu::attention_prefill,
+                           cpu::conv1d,
+                           ref::delta_gates,
+                           cpu::delta,
+                           cpu::delta_fold,
                            cpu::silu_mul,
                            cpu::sigmoid_mul,
                            cpu::argmax};

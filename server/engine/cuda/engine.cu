@@ -59,6 +59,10 @@ int Engine::length(int slot) {
   return slot < 0 || slot >= slots_ ? -1 : cache_->length(slot);
 }
 
+int Engine::rewindable(int slot) {
+  return slot < 0 || slot >= slots_ ? -1 : 0;  // keys and values alone: any number of positions can be forgotten
+}
+
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   use_device(nullptr);

@@ -21,6 +21,7 @@ class Engine {
   const std::vector<Metadata>& metadata() const { return metadata_->entries(); }
   void fork(int source, int slot, int positions);
   int length(int slot);
+  int rewindable(int slot);
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:

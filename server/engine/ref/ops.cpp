@@ -18,6 +18,10 @@ const Ops& plain_ops() {
                        ref::attention_decode,
                        ref::attention_fold,
                        ref::attention_prefill,
+                       ref::conv1d,
+                       ref::delta_gates,
+                       ref::delta,
+                       ref::delta_fold,
                        ref::silu_mul,
                        ref::sigmoid_mul,
                        ref::argmax};

@@ -23,6 +23,11 @@ void attention_decode(const Queries& queries, const uint8_t* block, const uint8_
                       size_t stride);
 void attention_fold(const float* partials, int count, int head_dim, float* out);
 void attention_prefill(const Queries& queries, const uint8_t* const* blocks, float* const* outputs);
+void conv1d(const float* const* rows, const float* weights, size_t stride, int taps, int n, float* out);
+void delta_gates(const float* alpha, const float* beta, const float* a, const float* bias, int n, float* decay,
+                 float* learned);
+void delta(const DeltaRows& rows, const DeltaState& chunk);
+void delta_fold(const DeltaState& chunk);
 void silu_mul(const float* gate, const float* up, int n, float* out);
 void sigmoid_mul(const float* gate, int n, float* x);
 int argmax(const float* x, int n);

@@ -9,6 +9,7 @@ import pytest
 from server import abi
 from server.build import ensure_built
 from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny_qwen import TinyQwen35
 
 
 def backends() -> list[str]:
@@ -26,4 +27,11 @@ def isa(request: pytest.FixtureRequest) -> str:
 def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
     TinyModel().write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def hybrid_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("hybrid") / "hybrid.gguf"
+    TinyQwen35(layers=2).write(path)
     return path

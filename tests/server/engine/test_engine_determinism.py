@@ -75,6 +75,20 @@ def pair(request: pytest.FixtureRequest, tiny_path: Path) -> Iterator[Pair]:
     pair.close()
 
 
+@pytest.fixture(params=[isa for isa in backends() if isa != "plain"], scope="module")
+def hybrid_pair(request: pytest.FixtureRequest, hybrid_path: Path) -> Iterator[Pair]:
+    pair = Pair(hybrid_path, request.param, "f16", CONTEXT)
+    yield pair
+    pair.close()
+
+
+@pytest.fixture(scope="module")
+def plain_hybrid_pair(hybrid_path: Path) -> Iterator[Pair]:
+    pair = Pair(hybrid_path, "plain", "f16", CONTEXT)
+    yield pair
+    pair.close()
+
+
 @pytest.fixture(params=KV, scope="module")
 def plain_pair(request: pytest.FixtureRequest, tiny_path: Path) -> Iterator[Pair]:
     pair = Pair(tiny_path, "plain", request.param, CONTEXT)
@@ -143,7 +157,11 @@ def forked(
         return 0
     source = data.draw(st.sampled_from(sources), label="source")
     # The last token is always fed: a fork brings no logits.
-    positions = data.draw(st.integers(0, min(shared[source], len(prompts[new]) - 1)), label="positions")
+    most = min(shared[source], len(prompts[new]) - 1)
+    least = engine.rewindable(slots[source])
+    if least > most:
+        return 0
+    positions = data.draw(st.integers(least, most), label="positions")
     engine.fork(slots[source], slots[new], positions)
     return positions
 
@@ -169,6 +187,22 @@ def test_any_schedule_of_the_plain_path_gives_the_same_bytes(
     plain_pair: Pair, data: st.DataObject, prompts: list[list[int]], threads: int
 ) -> None:
     check(plain_pair, data, prompts, threads)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), prompts=prompts, threads=st.sampled_from([1, 2]))
+def test_any_schedule_of_a_hybrid_gives_the_same_bytes(
+    hybrid_pair: Pair, data: st.DataObject, prompts: list[list[int]], threads: int
+) -> None:
+    check(hybrid_pair, data, prompts, threads)
+
+
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), prompts=prompts, threads=st.sampled_from([1, 2]))
+def test_any_schedule_of_a_hybrid_on_the_plain_path_gives_the_same_bytes(
+    plain_hybrid_pair: Pair, data: st.DataObject, prompts: list[list[int]], threads: int
+) -> None:
+    check(plain_hybrid_pair, data, prompts, threads)
 
 
 def real_prompts(most: int) -> st.SearchStrategy[list[list[int]]]:

@@ -195,11 +195,13 @@ def test_an_unused_tensor_is_refused_rather_than_ignored(tmp_path: Path) -> None
     assert "'blk.1." in str(load(data, tmp_path))
 
 
-def test_a_norm_that_is_not_f32_is_refused(tmp_path: Path) -> None:
+def test_a_norm_in_blocks_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "norm.gguf"
     SMALL.write(path)
-    data = tensor_field(path.read_bytes(), "output_norm.weight", 12, struct.pack("<I", int(Kind.F16)))
-    assert "'output_norm.weight' is F16; norms must be F32" in str(load(data, tmp_path))
+    data = tensor_field(path.read_bytes(), "output_norm.weight", 12, struct.pack("<I", int(Kind.Q8_0)))
+    assert "'output_norm.weight' is Q8_0; norms and other vectors must be F32, F16 or BF16" in str(
+        load(data, tmp_path)
+    )
 
 
 @pytest.mark.parametrize(

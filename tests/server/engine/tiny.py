@@ -36,6 +36,7 @@ class TinyModel:
 
     kind: GGMLQuantizationType = GGMLQuantizationType.Q4_1  # of the layers' matrices
     embedding_kind: GGMLQuantizationType = GGMLQuantizationType.Q8_0
+    vector_kind: GGMLQuantizationType = FULL  # of norms and other vectors
     tied: bool = True
     layers: int = 2
     heads: int = 3
@@ -97,8 +98,8 @@ class TinyModel:
             for name, (rows, columns) in self._matrices(index).items():
                 tensors[f"blk.{index}.{name}.weight"] = (make.matrix(rows, columns), self.kind)
             for name, values in self._vectors(make, index).items():
-                tensors[f"blk.{index}.{name}"] = (values, FULL)
-        tensors["output_norm.weight"] = (make.norm(self.width), FULL)
+                tensors[f"blk.{index}.{name}"] = (values, self.vector_kind)
+        tensors["output_norm.weight"] = (make.norm(self.width), self.vector_kind)
         if not self.tied:
             tensors["output.weight"] = (make.matrix(self.vocabulary, self.width) * 8, self.kind)
         return tensors

@@ -1,3 +1,4 @@
+#include "../../ref/ref.h"
 #include "avx512.h"
 
 namespace assay {
@@ -18,6 +19,10 @@ const Ops& avx512_ops() {
                            cpu::avx512::attention_decode,
                            cpu::attention_fold,
                            cpu::avx512::attention_prefill,
+                           cpu::conv1d,
+                           ref::delta_gates,
+                           cpu::delta,
+                           cpu::delta_fold,
                            cpu::avx512::silu_mul,
                            cpu::sigmoid_mul,
                            cpu::argmax};
