@@ -48,7 +48,7 @@ void Engine::describe(assay_info& info) const {
 void Engine::fork(int source, int slot, int positions) {
   const std::lock_guard<std::mutex> lock(mutex_);
   use_device(nullptr);
-  check_fork(source, slot, positions, limits(), [&](int each) { return cache_->length(each); });
+  check_fork(source, slot, positions, limits(), [&](int each) { return held(each); });
   cache_->fork(source, slot, positions);
   state_->fork(source, slot, positions);
   stream_.wait();
@@ -60,13 +60,14 @@ int Engine::length(int slot) {
 }
 
 int Engine::rewindable(int slot) {
-  return slot < 0 || slot >= slots_ ? -1 : 0;  // keys and values alone: any number of positions can be forgotten
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return slot < 0 || slot >= slots_ ? -1 : state_->least(slot);
 }
 
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   use_device(nullptr);
-  check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return cache_->length(slot); });
+  check_step(chunks, count, logits, greedy, rows, limits(), [&](int slot) { return held(slot); });
   size_t wanted = 0;
   for (size_t index = 0; index < count; ++index) {
     const assay_chunk& chunk = chunks[index];

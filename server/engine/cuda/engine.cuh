@@ -26,6 +26,7 @@ class Engine {
 
  private:
   Limits limits() const { return {slots_, context_, config_.vocabulary}; }
+  Held held(int slot) const { return {cache_->length(slot), state_->least(slot)}; }
 
   std::string isa_;
   int threads_;

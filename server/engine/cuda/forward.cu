@@ -71,7 +71,7 @@ Forward::Forward(const Config& config, const Weights& weights, const Cache& cach
       host_segments_(sizes.segments),
       mixed_(sizes.mixed),
       decay_gates_(sizes.gates) {
-  const RopeTable table(context, config.rope_dim, config.rope_base);
+  const RopeTable table(context, config.rope_dim, config.rope_base, config.rope_sections);
   stream_.upload(cosines_.data(), table.cosine.data(), table.cosine.size());
   stream_.upload(sines_.data(), table.sine.data(), table.sine.size());
   stream_.wait();

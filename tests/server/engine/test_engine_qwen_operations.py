@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from bench import reference
+from tests.server.checkpoints.models import FIXTURES
 from tests.server.engine.hybrid_operations import rope_row
 from tests.server.engine.operations import Operations
 
@@ -42,3 +43,13 @@ def test_a_row_of_rotations_interleaves_the_three_positions(rope_dim: int, secti
     cosine, sine = rope_row(rope_dim, 1e7, sections, positions)
     np.testing.assert_allclose(cosine, np.cos(turned * frequency), rtol=0, atol=1e-7)
     np.testing.assert_allclose(sine, np.sin(turned * frequency), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["tiny", "27b"])
+def test_a_row_of_rotations_is_the_public_implementations(name: str) -> None:
+    with np.load(FIXTURES / "rope_rows.npz") as rows:
+        for index, positions in enumerate(rows["positions"].tolist()):
+            cosine, sine = rows[f"{name}_cosine"][index], rows[f"{name}_sine"][index]
+            given = rope_row(2 * len(cosine), 1e7, rows[f"{name}_sections"].tolist(), positions)
+            rounding = 1e-6 + 1e-7 * max(positions)  # of the public angles, which are float32
+            np.testing.assert_allclose(given, (cosine, sine), rtol=0, atol=rounding)
