@@ -75,8 +75,9 @@ def _gptq(declared: Fields) -> Form:
     declared.must_be("desc_act", False)
     declared.must_be("lm_head", False)
     declared.must_be("pack_dtype", "int32")
-    if declared.has("dynamic") and declared.table("dynamic").values:
-        raise declared.wrong("dynamic", "and rules for single layers are not served")
+    # A rule without content only says which layers are quantised, which their tensors say too.
+    if any(declared.table("dynamic").values.values()):
+        raise declared.wrong("dynamic", "and other quantisations of single layers are not served")
     layout = declared.text("checkpoint_format", "gptq")
     if layout not in ("gptq", "gptq_v2"):
         raise declared.wrong("checkpoint_format", "which is not served ('gptq' and 'gptq_v2' are)")

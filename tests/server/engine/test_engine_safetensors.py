@@ -157,7 +157,7 @@ def changed_config(model: TinyCheckpoint, folder: Path, **fields: object) -> Pat
         ("`sym` is False", {"quantization_config": {**GPTQ, "sym": False}}),
         ("`desc_act` is True", {"quantization_config": {**GPTQ, "desc_act": True}}),
         ("`checkpoint_format` is 'marlin'", {"quantization_config": {**GPTQ, "checkpoint_format": "marlin"}}),
-        ("rules for single layers", {"quantization_config": {**GPTQ, "dynamic": {"-:.*": {}}}}),
+        ("of single layers", {"quantization_config": {**GPTQ, "dynamic": {"-:.*": {}, "+:x": {"bits": 8}}}}),
         ("`config_groups`", {"quantization_config": {"quant_method": "compressed-tensors"}}),
         (
             "quantised keys and values",

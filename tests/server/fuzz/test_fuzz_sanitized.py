@@ -43,7 +43,9 @@ def compilers_own(library: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("test", ["test_engine_operations.py", "test_engine_step.py", "test_engine_gguf.py"])
+@pytest.mark.parametrize(
+    "test", ["test_engine_operations.py", "test_engine_step.py", "test_engine_gguf.py", "test_engine_rows.py"]
+)
 def test_the_engines_tests_pass_under_the_address_sanitizer(test: str) -> None:
     # Beside its own, the sanitizer needs the library of exceptions, which Python does not bring.
     runtime = " ".join(map(compilers_own, ("libasan.so", "libstdc++.so")))
