@@ -108,7 +108,7 @@ def _group(group: Fields) -> str:
         weights.must_be("num_bits", 4)
         weights.must_be("group_size", NVFP4_GROUP)
         weights.must_be("symmetric", True)
-        return "NVFP4 (nvfp4-pack-quantized)"
+        return "NVFP4 (nvfp4-pack-quantized, as int8)"
     weights.must_be("type", "int")
     weights.must_be("num_bits", 4)
     weights.must_be("symmetric", True)
