@@ -19,7 +19,8 @@ from typing import Any, Literal
 from server.build import EngineBuild, EngineError, ensure_built
 from server.build_cuda import ensure_built_cuda, ensure_built_emulated
 from server.engine import Chunk, Engine
-from server.gpu_golden import Backend, compare_operations
+from server.gpu_golden import Backend, cases, compare_operations
+from server.gpu_golden_hybrid import hybrid_cases
 from server.gpu_speed import Decode, Measure, decode, prefill
 from server.random_model import RandomModel
 
@@ -138,7 +139,7 @@ def work(device: DeviceName, model: Path | None, parts: Parts) -> None:
             Backend(built.library, "cuda" if device == "cuda" else "cuda-emulated"),
             Backend(plain.library, "plain"),
             Backend(emulated.library, "cuda-emulated"),
-            large=device == "cuda",
+            [*cases(large=device == "cuda"), *hybrid_cases(large=device == "cuda")],
         )
         parts.add("golden", [asdict(verdict) for verdict in verdicts])
         parts.add("determinism", determinism(device, folder))

@@ -16,6 +16,8 @@ from server.build import SOURCES
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, Engine, EngineError
 from tests.server.cuda.conftest import ISA
+from tests.server.engine import hybrid_golden as golden
+from tests.server.engine.hybrid_operations import HALVES, PAIRS, HybridOperations
 from tests.server.engine.operations import DECODE, PREFILL, Operations
 
 pytestmark = pytest.mark.slow
@@ -79,7 +81,7 @@ def test_no_barrier_of_a_kernel_can_be_removed(
     name: str, index: int, tmp_path: Path, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each barrier is there for a reason that an operation or a whole model shows."""
-    expected = whole_model(tiny_path)
+    expected = whole_model(tiny_path), hybrid_operations(ensure_built_emulated().library)
     sources = tmp_path / "engine"
     shutil.copytree(SOURCES, sources)
     text = (sources / "cuda" / name).read_text()
@@ -92,7 +94,7 @@ def test_no_barrier_of_a_kernel_can_be_removed(
 
     def shown() -> None:
         every_operation(Operations(ISA, broken.library))
-        assert whole_model(tiny_path) == expected
+        assert (whole_model(tiny_path), hybrid_operations(broken.library)) == expected
 
     with pytest.raises((AssertionError, EngineError)):
         shown()
@@ -107,6 +109,17 @@ def every_operation(operations: Operations) -> None:
         operations.qlinear(form, 0, np.ones((40, 192 * 4), np.uint8), x[:2])
         operations.qlinear(form, 8, np.ones((40, 6 * 34), np.uint8), x, 2)
         operations.attention(form, x[:5, :64].copy(), [130, 3, 9, 40, 60], x_positions(130), x_positions(130))
+
+
+def hybrid_operations(library: Path) -> list[bytes]:
+    operations = HybridOperations(ISA, library)
+    cosine, sine = (each.astype(np.float32) for each in golden.angles(64))
+    head, heads = golden.gaussian(64), golden.gaussian(3, 64)
+    answers = [operations.head(style, head, heads[0], 1e-5, cosine, sine) for style in (PAIRS, HALVES)]
+    answers.append(operations.gated_norm(heads, head, heads, 1e-5))
+    given = golden.delta_inputs("two-value-heads-a-key-head", 140)
+    answers += [operations.delta(given, cuts) for cuts in ([140], [64, 76], [30, 110])]
+    return [answer.tobytes() for answer in answers]
 
 
 def x_positions(count: int) -> npt.NDArray[np.float32]:
