@@ -47,6 +47,7 @@ _SHARED_SOURCES = (
     "run.cpp",
     "step_cost.cpp",
     "tensor_type.cpp",
+    "vectors.cpp",
     "workspace.cpp",
 )
 _CUDA_ROOM = "cuda"

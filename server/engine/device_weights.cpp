@@ -18,12 +18,12 @@ class DeviceWeights::Finder {
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
   // The values of a tensor that is no matrix, `rows` times `columns` of them.
-  VectorPlan vector(const std::string& name, int columns, Change change = Change::none, int rows = 1) {
+  VectorPlan vector(const std::string& name, int columns, VectorKind kind = VectorKind::plain, int rows = 1) {
     const Tensor& tensor = take(name, columns, rows);
     if (tensor.type != TensorType::f32 && tensor.type != TensorType::f16 && tensor.type != TensorType::bf16) {
-      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; vectors are F32, F16 or BF16");
+      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; norms and other vectors must be F32, F16 or BF16");
     }
-    const VectorPlan vector{&tensor, columns * rows, change};
+    const VectorPlan vector{&tensor, columns * rows, kind};
     weights_.piece_bytes_ = std::max(weights_.piece_bytes_, vector.bytes());
     weights_.bytes_ += aligned_bytes(vector.bytes());
     return vector;
@@ -115,7 +115,7 @@ DeviceWeights::DeviceWeights(const ModelFile& file, const Config& config) {
   Finder find(file, *this);
   const DeltaShape& delta = config.delta;
   const bool qwen35 = config.architecture == Architecture::qwen35;
-  const Change norm = qwen35 && config.raw ? Change::add_one : Change::none;
+  const VectorKind norm = VectorKind::norm;
   if (delta.value_width() > kMostColumns) unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
   for (int index = 0; index < config.layers; ++index) {
     const std::string block = "blk." + std::to_string(index) + ".";
@@ -141,9 +141,8 @@ DeviceWeights::DeviceWeights(const ModelFile& file, const Config& config) {
                                 {block + "ssm_alpha.weight", delta.value_heads},
                                 {block + "ssm_beta.weight", delta.value_heads}},
                                config.width);
-      layer.conv = find.vector(block + "ssm_conv1d.weight", delta.conv, Change::none, delta.width());
-      layer.decay = find.vector(block + "ssm_a", delta.value_heads,
-                                config.raw ? Change::negative_exponential : Change::none);
+      layer.conv = find.vector(block + "ssm_conv1d.weight", delta.conv, VectorKind::conv, delta.width());
+      layer.decay = find.vector(block + "ssm_a", delta.value_heads, VectorKind::decay);
       layer.dt = find.vector(block + "ssm_dt.bias", delta.value_heads);
       layer.value_norm = find.vector(block + "ssm_norm.weight", delta.value_dim);
       layer.output = find.stack({{block + "ssm_out.weight", config.width}}, delta.value_width());

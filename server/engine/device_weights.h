@@ -36,14 +36,14 @@ struct StackPlan {
   int rows = 0;
 };
 
-// What is made of a vector's values while it is loaded (Config::raw).
-enum class Change { none, add_one, negative_exponential };
+// By which function of vectors.h a vector is read.
+enum class VectorKind { plain, norm, decay, conv };
 
 // Every value of a tensor, as floats; without a tensor the model has no such vector.
 struct VectorPlan {
   const Tensor* tensor = nullptr;
   int count = 0;
-  Change change = Change::none;
+  VectorKind kind = VectorKind::plain;
 
   size_t bytes() const { return static_cast<size_t>(count) * sizeof(float); }
 };
@@ -60,7 +60,7 @@ struct LayerTensors {
   VectorPlan query_norm, key_norm;  // attention, where heads are normed
 
   // delta
-  VectorPlan conv;        // [channels][conv]
+  VectorPlan conv;        // [conv][channels]
   VectorPlan decay;       // [value_heads]: -exp(A_log)
   VectorPlan dt;          // [value_heads]
   VectorPlan value_norm;  // [value_dim]

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
     } else if (back <= position) {
       value = kept[static_cast<int64_t>((position - back) % (kRewind + conv - 1)) * view.channels + channel];
     }
-    total = __fmaf_rn(weight[static_cast<int64_t>(channel) * conv + t], value, total);
+    total = __fmaf_rn(weight[static_cast<int64_t>(t) * view.channels + channel], value, total);
   }
   out[static_cast<int64_t>(row) * view.channels + channel] = __fdiv_rn(total, 1.0f + exponential(-total));
 }

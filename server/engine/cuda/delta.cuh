@@ -45,7 +45,7 @@ struct DeltaView {
 };
 
 // out[row][channels] = the causal convolution over the rows before and the row x + row * stride, then SiLU:
-// each channel one chain of fused steps, ascending in time, from zero. weight[channel][conv].
+// each channel one chain of fused steps, ascending in time, from zero. weight[conv][channels].
 void conv1d(const float* x, int stride, const float* weight, const DeltaView& view, const DeltaPass& pass, float* out,
             cudaStream_t stream);
 

@@ -24,7 +24,7 @@ Engine::Engine(const assay_options& options)
   const Holding holding = choose_holding(options, config_);
   const DeviceWeights planned(file, config_);
   require_fit(memory_plan(planned, config_, holding), free_bytes(), options.memory_bytes);
-  weights_ = std::make_unique<Weights>(planned, stream_, Progress(options));
+  weights_ = std::make_unique<Weights>(planned, config_, stream_, Progress(options));
   cache_ = std::make_unique<Cache>(CacheSizes(config_, holding), slots_, stream_);
   state_ = std::make_unique<State>(StateSizes(config_, slots_), config_, slots_, stream_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *state_, stream_,
@@ -63,6 +63,8 @@ int Engine::rewindable(int slot) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return slot < 0 || slot >= slots_ ? -1 : state_->least(slot);
 }
+
+Held Engine::held(int slot) const { return {cache_->length(slot), state_->least(slot)}; }
 
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);

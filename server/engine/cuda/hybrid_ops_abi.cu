@@ -89,7 +89,11 @@ int32_t assay_op_conv1d(const char* isa, const float* x, const float* weight, in
     const DeltaShape shape{0, 1, 0, channels, conv};
     const OneLayer layer(bench, shape, false);
     const DeviceArray<float> given = bench.given(x, size_of(conv - 1 + rows) * size_of(channels));
-    const DeviceArray<float> weights = bench.given(weight, size_of(channels) * size_of(conv));
+    std::vector<float> turned(size_of(channels) * size_of(conv));
+    for (size_t i = 0; i < turned.size(); ++i) {
+      turned[i % size_of(conv) * size_of(channels) + i / size_of(conv)] = weight[i];
+    }
+    const DeviceArray<float> weights = bench.given(turned.data(), turned.size());
     const DeviceArray<float> result = bench.zeros<float>(size_of(rows) * size_of(channels));
     const int position = 2 * kDeltaChunk + 5;
     if (conv > 1) {

@@ -1,17 +1,34 @@
 #include "upload.cuh"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
-#include "../dequantise.h"
 #include "../mapping.h"
 #include "../row_source.h"
+#include "../vectors.h"
 
 namespace assay::cuda {
+namespace {
 
-Upload::Upload(const DeviceWeights& weights, const Stream& stream, const Progress& progress)
-    : stream_(stream),
+std::vector<float> read(const VectorPlan& vector, const Config& config) {
+  switch (vector.kind) {
+    case VectorKind::norm:
+      return read_norm(*vector.tensor, config);
+    case VectorKind::decay:
+      return read_decay(*vector.tensor, config);
+    case VectorKind::conv:
+      return read_conv(*vector.tensor);
+    case VectorKind::plain:
+      break;
+  }
+  return read_vector(*vector.tensor);
+}
+
+}  // namespace
+
+Upload::Upload(const DeviceWeights& weights, const Config& config, const Stream& stream, const Progress& progress)
+    : config_(config),
+      stream_(stream),
       progress_(progress),
       piece_bytes_(weights.piece_bytes()),
       staged_(piece_bytes_),
@@ -62,19 +79,7 @@ void Upload::matrix(const MatrixPlan& matrix, uint8_t* packed) {
 }
 
 void Upload::vector(const VectorPlan& vector, float* to) {
-  const Tensor& tensor = *vector.tensor;
-  const int rows = static_cast<int>(tensor.rows), columns = static_cast<int>(tensor.columns);
-  const uint8_t* source = read_rows(tensor, 0, rows, room_);
-  std::vector<float> values(static_cast<size_t>(vector.count));
-  for (int row = 0; row < rows; ++row) {
-    const size_t at = static_cast<size_t>(row);
-    dequantise(tensor.type, tensor.factor, source + at * row_bytes(tensor), columns,
-               values.data() + at * static_cast<size_t>(columns));
-  }
-  for (float& value : values) {
-    if (vector.change == Change::add_one) value += 1.0f;
-    if (vector.change == Change::negative_exponential) value = -std::exp(value);
-  }
+  const std::vector<float> values = read(vector, config_);
   const int buffer = next();
   std::memcpy(pinned_.data() + static_cast<size_t>(buffer) * piece_bytes_, values.data(), vector.bytes());
   send(buffer, reinterpret_cast<uint8_t*>(to), vector.bytes());

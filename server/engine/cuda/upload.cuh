@@ -13,7 +13,7 @@ namespace assay::cuda {
 
 class Upload {
  public:
-  Upload(const DeviceWeights& weights, const Stream& stream, const Progress& progress);
+  Upload(const DeviceWeights& weights, const Config& config, const Stream& stream, const Progress& progress);
   ~Upload();
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
@@ -33,6 +33,7 @@ class Upload {
 
   static constexpr int kBuffers = 2;
 
+  const Config& config_;
   const Stream& stream_;
   Progress progress_;
   size_t piece_bytes_;

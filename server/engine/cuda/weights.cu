@@ -7,8 +7,8 @@ namespace assay::cuda {
 // Gives what a plan names a place in the arena and has it uploaded there.
 class Weights::Loader {
  public:
-  Loader(const DeviceWeights& planned, const Stream& stream, const Progress& progress, Weights& weights)
-      : upload_(planned, stream, progress), weights_(weights) {}
+  Loader(const DeviceWeights& planned, const Config& config, const Stream& stream, const Progress& progress, Weights& weights)
+      : upload_(planned, config, stream, progress), weights_(weights) {}
 
   const float* vector(const VectorPlan& planned) {
     if (planned.tensor == nullptr) return nullptr;
@@ -37,9 +37,9 @@ class Weights::Loader {
   Weights& weights_;
 };
 
-Weights::Weights(const DeviceWeights& planned, const Stream& stream, const Progress& progress)
+Weights::Weights(const DeviceWeights& planned, const Config& config, const Stream& stream, const Progress& progress)
     : arena_(planned.bytes()), bytes_per_step_(planned.bytes_per_step()), has_floats_(planned.has_floats()) {
-  Loader loader(planned, stream, progress, *this);
+  Loader loader(planned, config, stream, progress, *this);
   for (const LayerTensors& tensors : planned.layers()) {
     Layer layer;
     layer.kind = tensors.kind;

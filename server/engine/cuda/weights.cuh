@@ -35,7 +35,7 @@ struct Layer {
 class Weights {
  public:
   // Uploads what is planned; the file may go then.
-  Weights(const DeviceWeights& planned, const Stream& stream, const Progress& progress);
+  Weights(const DeviceWeights& planned, const Config& config, const Stream& stream, const Progress& progress);
 
   const std::vector<Layer>& layers() const { return layers_; }
   const Matrix& embedding() const { return embedding_; }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
-from server.engine import Chunk
+from server.engine import Chunk, EngineError
 from server.engine import Engine as AnyEngine
 from tests.server.cuda import test_cuda_plan as plans
 from tests.server.cuda.test_cuda_engine import Engine, divergence, tokens_of
+from tests.server.engine import test_engine_rewind as rewind
 from tests.server.engine.tiny import TinyModel
 from tests.server.engine.tiny_qwen import TinyQwen3, TinyQwen35
 
@@ -35,6 +37,12 @@ def small_path(tmp_path: Path) -> Path:
     path = tmp_path / "small.gguf"
     SMALL.write(path)
     return path
+
+
+@pytest.fixture
+def engine(small_path: Path) -> Iterator[AnyEngine]:
+    with Engine(small_path, threads=1, slots=3, context=100) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -89,6 +97,43 @@ def test_a_fork_takes_the_state_along_and_leaves_its_source_alone(small_path: Pa
         assert rows(engine, 0, 70, left) == expected[0]
         engine.fork(0, 1, 70)  # taken back on the way
         assert rows(engine, 1, 70, right) == expected[1]
+
+
+def answer(engine: AnyEngine, slot: int, position: int) -> bytes:
+    return engine.step([Chunk(slot, position, [7], "last")]).logits.tobytes()
+
+
+@pytest.mark.parametrize("length", [20, 64, 83])
+def test_a_sequence_goes_back_within_its_chunk(engine: AnyEngine, length: int) -> None:
+    tokens, least = tokens_of(length), rewind.least_of(length)
+    for position in {least, (least + length) // 2}:
+        engine.step([Chunk(0, 0, tokens, "none"), Chunk(2, 0, tokens[:position], "none")])
+        assert engine.rewindable(0) == least
+        engine.fork(0, 1, position)
+        alone = answer(engine, 2, position)
+        assert answer(engine, 0, position) == alone
+        assert answer(engine, 1, position) == alone
+    for further in {1, least - 1}:
+        with pytest.raises(EngineError, match=f"position {further}, but of the .* from {least} on, or all"):
+            engine.step([Chunk(0, further, [7], "last")])
+        with pytest.raises(
+            EngineError, match=f"a fork at position {further}, but .* from {least} on, or all"
+        ):
+            engine.fork(0, 1, further)
+
+
+def test_going_back_again_does_not_reach_rows_that_are_gone(engine: AnyEngine) -> None:
+    tokens, more = tokens_of(60), tokens_of(20, 4)
+    engine.step([Chunk(0, 0, tokens, "none")])
+    engine.step([Chunk(0, 44, [5], "none")])
+    assert engine.rewindable(0) == 44
+    with pytest.raises(EngineError, match="from 44 on"):
+        engine.step([Chunk(0, 43, [5], "none")])
+    engine.step([Chunk(0, 45, more, "none"), Chunk(2, 0, [*tokens[:44], 5, *more], "none")])
+    assert engine.rewindable(0) == 64
+    assert answer(engine, 0, 65) == answer(engine, 2, 65)
+    assert answer(engine, 0, 0) == answer(engine, 1, 0)
+    assert engine.rewindable(0) == 0
 
 
 def test_state_is_planned_and_allocated(small_path: Path, emulated: Path) -> None:
