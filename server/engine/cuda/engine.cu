@@ -64,8 +64,6 @@ int Engine::rewindable(int slot) {
   return slot < 0 || slot >= slots_ ? -1 : state_->least(slot);
 }
 
-Held Engine::held(int slot) const { return {cache_->length(slot), state_->least(slot)}; }
-
 void Engine::step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   use_device(nullptr);

@@ -25,7 +25,6 @@ class Engine {
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
-  Held held(int slot) const;
   Limits limits() const { return {slots_, context_, config_.vocabulary}; }
   Held held(int slot) const { return {cache_->length(slot), state_->least(slot)}; }
 
