@@ -31,6 +31,7 @@ import uvloop
 from server import planning
 from server.app import create_app
 from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
+from server.guesser import NGRAM, Speculation
 from server.key import read_key
 from server.loading import ModelOptions, load
 from server.origin import check_model, model_name
@@ -80,6 +81,16 @@ def parser() -> argparse.ArgumentParser:
         type=_whole,
         default=16384,
         help="positions they keep together (default: %(default)s)",
+    )
+    out.add_argument(
+        "--speculate",
+        metavar="GUESSER",
+        help=f"guess tokens, judge several in one step: {NGRAM}, or a small model (default: do not)",
+    )
+    out.add_argument(
+        "--draft-tokens",
+        type=_positive,
+        help="tokens guessed for an answer and step, at most 16 (default: 4)",
     )
     out.add_argument("--name", help="the model's name in the API (default: the file's or directory's)")
     out.add_argument("--ready-file", type=Path, help="written with port and pid once the model answers")
@@ -202,6 +213,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         kept_slots=options.kept_slots,
         kept_tokens=options.kept_tokens if options.kept_slots else 0,
         memory_bytes=options.vram,
+        speculation=speculation(options),
     )
     loaded = None
     try:
@@ -215,6 +227,19 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         await serving
         if loaded is not None:
             loaded.close()
+
+
+def speculation(options: argparse.Namespace) -> Speculation | None:
+    """Return what is asked for; StartError when that cannot be."""
+    if options.speculate is None:
+        if options.draft_tokens is not None:
+            raise StartError(
+                "--draft-tokens says how much is guessed, and nothing was to be guessed",
+                "--speculate is not given",
+                f"add --speculate {NGRAM}",
+            )
+        return None
+    return Speculation(options.speculate, *([options.draft_tokens] if options.draft_tokens else []))
 
 
 def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerprint: str) -> None:
@@ -292,7 +317,10 @@ def main(argv: list[str] | None = None) -> int:
                 "--device is cpu",
                 "add --device cuda, or --plan",
             )
+        asked = speculation(options)
         check_model(options.model)
+        if asked is not None and asked.guesser != NGRAM:
+            check_model(Path(asked.guesser))
         if options.ready_file is not None:
             _check_ready_file(options.ready_file)
         listener = bind(options.host, options.port)

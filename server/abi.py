@@ -133,6 +133,8 @@ class Info(ctypes.Structure):
         ("prefill_chunk", ctypes.c_int32),
         ("weight_bytes", ctypes.c_uint64),
         ("kv_bytes_per_position", ctypes.c_uint64),
+        ("state_chunk", ctypes.c_int32),
+        ("rewind", ctypes.c_int32),
         ("isa", ctypes.c_char_p),
         ("kv", ctypes.c_char_p),
     )

@@ -110,6 +110,7 @@ class Engine:
             model = read(model)
         self._handle = abi.Handle()
         self._lock = threading.Lock()
+        self.device = device
         self.build: EngineBuild = _DEVICES[device]()
         self._library = abi.load(self.build.library)
         options = abi.Options(
@@ -137,6 +138,8 @@ class Engine:
             self.context: int = info.context
             self.vocabulary: int = info.vocabulary
             self.prefill_chunk: int = info.prefill_chunk
+            self._state_chunk: int = info.state_chunk
+            self._rewind: int = info.rewind
             self.weight_bytes: int = info.weight_bytes
             self.kv_bytes_per_position: int = info.kv_bytes_per_position
             self.metadata: Mapping[str, object] = MappingProxyType(self._read_metadata())
@@ -194,6 +197,12 @@ class Engine:
         """
         with self._lock:
             return self._library.rewindable(self._open_handle(), _int32("the slot", slot))
+
+    def ahead(self, position: int) -> int:
+        """Returns how many tokens may be written behind the one at a position and be taken back again."""
+        if not self._state_chunk:
+            return self.context
+        return min(self._rewind, self._state_chunk - 1 - position % self._state_chunk)
 
     def close(self) -> None:
         """Frees everything the engine holds; a second call does nothing."""

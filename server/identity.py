@@ -7,7 +7,8 @@ no spaces, UTF-8) of the identity's parts that decide an answer's bytes:
      "engine": {"library_sha256", "isa"}, "server", "settings": {"context", "kv_dtype"}}
 
 each copied from the identity as it stands, so whoever holds an identity can compute the fingerprint again.
-Threads, slots and chunk sizes are left out: they cannot change an answer. It is the server's own claim.
+Threads, slots, chunk sizes and speculation are left out: they cannot change an answer. It is the server's
+own claim.
 Of a model that is a directory, `file_sha256` is over the canonical JSON of its files' names and digests.
 """
 
@@ -121,6 +122,7 @@ def describe(
     template: str,
     engine: EngineFacts,
     prefill_chunk: int,
+    speculation: Mapping[str, object],
     quantisation: str | None = None,
 ) -> dict[str, object]:
     """Return the identity document, its fingerprint included.
@@ -133,6 +135,7 @@ def describe(
         template: the chat template's text; "" when there is none.
         engine: what the engine says of itself.
         prefill_chunk: rows of a prompt that are computed together.
+        speculation: how tokens are guessed, if they are.
         quantisation: how the weights are stored; by default what a GGUF file says of itself.
     """
     file_type = metadata.get("general.file_type")
@@ -171,6 +174,7 @@ def describe(
             "context": engine.context,
             "kv_dtype": engine.kv_dtype,
             "prefill_chunk": prefill_chunk,
+            "speculation": dict(speculation),
         },
     }
     return {**identity, "system_fingerprint": fingerprint(identity)}

@@ -16,10 +16,12 @@ from server.dialect import Dialect
 from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.grammar import GrammarCompiler
+from server.guesser import Opened, Speculation, open_guesser
 from server.metrics import Metrics
 from server.origin import find_origin
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
+from server.speculation import Guesser
 from server.template import ChatTemplate
 from server.tokenizer import Tokenizer
 from server.vocabulary import shown
@@ -45,18 +47,21 @@ class ModelOptions:
     kept_slots: int = 24  # ended answers whose keys and values stay for prompts that begin alike
     kept_tokens: int = 16384  # positions they may keep together
     memory_bytes: int = 0  # of a device, that may be taken; 0: what is free
+    speculation: Speculation | None = None  # None: plain decoding
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that answers, and the engine under it; whoever loaded it closes it."""
+    """A model that answers, and the engines under it; whoever loaded it closes it."""
 
     served: Served
     engine: Engine
+    guesser: Opened
 
     def close(self) -> None:
         """End what is under way and free the engine."""
         self.served.scheduler.close()
+        self.guesser.close()
         self.engine.close()
 
 
@@ -130,7 +135,14 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 "assay doctor",
                 MISSING_DEPENDENCY,
             ) from error
-        limits = Limits(kept_slots=options.kept_slots, kept_tokens=options.kept_tokens)
+        try:
+            metadata = origin.metadata(engine.metadata, engine.vocabulary)
+            guesser = open_guesser(options.speculation, engine, metadata, options.slots)
+        except BaseException:
+            engine.close()
+            raise
+        guesses = options.speculation.most if options.speculation is not None else 0
+        limits = Limits(kept_slots=options.kept_slots, kept_tokens=options.kept_tokens, guesses=guesses)
         build = engine.build
         facts = identity.EngineFacts(
             version=version("assay"),
@@ -146,7 +158,6 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             context=engine.context,
         )
         try:
-            metadata = origin.metadata(engine.metadata, engine.vocabulary)
             template = metadata.get("tokenizer.chat_template")
             described = identity.describe(
                 name=options.name,
@@ -157,15 +168,17 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 engine=facts,
                 prefill_chunk=limits.prefill_alone,
                 quantisation=origin.quantisation,
+                speculation=guesser.described,
             )
-            served = assemble(options.name, engine, metadata, described, metrics, limits)
+            served = assemble(options.name, engine, metadata, described, metrics, limits, guesser.guesser)
         except BaseException:
+            guesser.close()
             engine.close()
             raise
     if origin.note:
         logger.info("%s", origin.note)
     logger.info("loaded %s in %.2f s", options.path, time.perf_counter() - begin)
-    return Loaded(served, engine)
+    return Loaded(served, engine, guesser)
 
 
 def assemble(
@@ -175,6 +188,7 @@ def assemble(
     described: Mapping[str, object],
     metrics: Metrics,
     limits: Limits,
+    guesser: Guesser | None = None,
 ) -> Served:
     """Put tokenizer, template and scheduler around `engine` and start the scheduler."""
     tokenizer = Tokenizer(metadata)
@@ -185,7 +199,7 @@ def assemble(
             "assay model fetch NAME",
             MISSING_DEPENDENCY,
         )
-    scheduler = Scheduler(engine, tokenizer, metrics, limits)
+    scheduler = Scheduler(engine, tokenizer, metrics, limits, guesser)
     template = _template(metadata, tokenizer)
     served = Served(
         name=name,

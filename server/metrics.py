@@ -65,6 +65,8 @@ class Metrics:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     steps: int = 0
     engine_errors: int = 0
     running: int = 0
@@ -94,6 +96,8 @@ class _Page(Collector):
             ("assay_prompt_tokens", "Prompt tokens of choices that began.", metrics.prompt_tokens),
             ("assay_prompt_tokens_cached", "Of these, tokens not computed again.", metrics.cached_tokens),
             ("assay_generation_tokens", "Tokens generated.", metrics.generated_tokens),
+            ("assay_drafted_tokens", "Tokens that a guesser proposed.", metrics.drafted_tokens),
+            ("assay_accepted_tokens", "Of these, tokens that were chosen.", metrics.accepted_tokens),
             ("assay_engine_steps", "Batches run.", metrics.steps),
             ("assay_engine_errors", "Batches that failed.", metrics.engine_errors),
         ):

@@ -8,7 +8,7 @@ slots. Tokens are kept as bytes, four each, so that runs are compared at the spe
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 _TOKEN_BYTES = 4
@@ -66,22 +66,31 @@ class RadixTree:
                 return
             node, at = child, at + len(child.label)
 
-    def longest(self, tokens: Sequence[int]) -> tuple[int, int]:
+    def longest(
+        self, tokens: Sequence[int], usable: Callable[[int, int], bool] = lambda slot, length: True
+    ) -> tuple[int, int]:
         """Return a slot that shares the most first tokens, and how many; (-1, 0) when none shares any.
 
         Of several the lowest slot is taken.
+
+        Args:
+            tokens: what to look for.
+            usable: whether a slot can give so many of its first tokens.
         """
         data = _pack(tokens)
         node, at = self._root, 0
+        best = (-1, 0)
         while at < len(data):
             child = node.children.get(data[at : at + _TOKEN_BYTES])
             if child is None:
                 break
             shared = _common(child.label, data[at:])
             node, at = child, at + shared
+            length = at // _TOKEN_BYTES
+            best = min(((each, length) for each in node.slots if usable(each, length)), default=best)
             if shared < len(child.label):
                 break
-        return (min(node.slots), at // _TOKEN_BYTES) if at else (-1, 0)
+        return best
 
 
 def common_tokens(a: Sequence[int], b: Sequence[int]) -> int:

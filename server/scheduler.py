@@ -5,6 +5,9 @@ is left of the step's token budget, oldest first. Requests join and leave betwee
 away frees its slots before the next one. The engine gives the same bytes for a token whatever else is in
 its batch, so nothing here can change an answer at temperature 0.
 
+With a guesser (`speculation.py`) a step writes, behind an answer's last token, tokens that it proposes, and
+takes a row for each; an answer goes on through these rows as long as it chooses what was proposed.
+
 The thread sleeps on a condition when there is nothing to do. What it has for the event loop it hands over
 once a step, in one call, so the loop is woken once however many answers are under way. An exception of the
 engine ends the requests that were in the batch, with an error, and not the thread: what their slots hold is
@@ -32,6 +35,7 @@ from server.generation import Answer, Delta, Generation
 from server.metrics import Metrics
 from server.prefix import PrefixCache
 from server.radix import common_tokens
+from server.speculation import Guesser, Text
 from server.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -50,6 +54,12 @@ class Stepper(Protocol):
 
     def fork(self, source: int, slot: int, positions: int) -> None:
         """Make `slot` hold the first positions of `source`."""
+
+    def rewindable(self, slot: int) -> int:
+        """Return the fewest positions above 0 that `slot` can be taken back to; 0: any number."""
+
+    def ahead(self, position: int) -> int:
+        """Return how many tokens may be written behind the one at a position and taken back again."""
 
     def step(self, chunks: Sequence[Chunk]) -> StepResult:
         """Run one batch."""
@@ -70,6 +80,7 @@ class Limits:
         32  # prompt tokens: to take over so many from a prompt that is being read, another waits
     )
     prefill_scored: int = 64  # the same, where each prompt token's logits are wanted (a row of memory each)
+    guesses: int = 0  # tokens that a guesser proposes for an answer and step, at most
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +98,8 @@ class _Job:
     answer: Answer
     fed: list[int] = field(default_factory=list)  # tokens written behind the prompt
     failed: bool = False  # in a step: what its slot holds is not known, or not to be kept
+    text: Text | None = None  # for the guesser, from the first answered token on
+    guess: list[int] = field(default_factory=list)  # in a step: written behind the last token, not chosen yet
 
     def held(self) -> Sequence[int]:
         """Return the tokens that its slot holds and may keep."""
@@ -99,9 +112,17 @@ class _Job:
 class Scheduler:
     """The queue, the slots and the engine thread; `submit` and `cancel` come from the event loop."""
 
-    def __init__(self, engine: Stepper, tokenizer: Tokenizer, metrics: Metrics, limits: Limits) -> None:
+    def __init__(
+        self,
+        engine: Stepper,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        limits: Limits,
+        guesser: Guesser | None = None,
+    ) -> None:
         """Make the scheduler; `start` runs it."""
         self._engine = engine
+        self._guesser = guesser
         self._tokenizer = tokenizer
         self._metrics = metrics
         self.limits = limits
@@ -213,10 +234,12 @@ class Scheduler:
         logits, greedy = result.logits, result.greedy.tolist()
         for row, (slot, position) in enumerate(result.rows):
             job = by_slot[slot]
-            if job.failed:  # on an earlier row of this step
+            # Failed on an earlier row of this step, or went another way than was guessed.
+            if job.failed or position >= job.answer.position:
                 continue
             try:
                 event = self._row(job.answer, position, logits[row], greedy[row], now)
+                self._go_on(job, event)
             except ApiError as error:  # this answer cannot go on; those beside it can
                 event = error
             except Exception:  # nor can this one; the engine has done its part for all of them
@@ -226,6 +249,21 @@ class Scheduler:
             if event is not None:
                 events.append((job, event))
         return events
+
+    def _go_on(self, job: _Job, event: Event | None) -> None:
+        """Take the next guess as written where an answer chose it."""
+        if not isinstance(event, Delta):
+            return
+        answer = job.answer
+        right = bool(job.guess) and job.guess[0] == answer.last
+        self._metrics.accepted_tokens += right
+        if job.text is not None:
+            job.text.tokens.append(answer.last)
+        if right and not event.finish:
+            job.fed.append(job.guess.pop(0))
+            answer.position += 1
+        else:
+            job.guess.clear()
 
     def _row(
         self, answer: Answer, position: int, logits: NDArray[np.float32], argmax: int, now: float
@@ -242,10 +280,12 @@ class Scheduler:
         chunks: list[Chunk] = []
         reading: list[Answer] = []
         read: list[Answer] = []
+        self._guess([job for job in batch if job.answer.prefilled])
         for job in batch:
             answer = job.answer
             if answer.prefilled:
-                chunks.append(Chunk(answer.slot, answer.position, (answer.last,), "last"))
+                wanted: Literal["none", "last", "all"] = "all" if job.guess else "last"
+                chunks.append(Chunk(answer.slot, answer.position, (answer.last, *job.guess), wanted))
                 job.fed.append(answer.last)
                 answer.position += 1
             else:
@@ -260,7 +300,7 @@ class Scheduler:
             scored = answer.generation.scored
             take = min(budget, self.limits.prefill_scored) if scored else budget
             end = min(answer.position + take, len(prompt))
-            wanted: Literal["none", "last", "all"] = "last" if end == len(prompt) else "none"
+            wanted = "last" if end == len(prompt) else "none"
             if scored:
                 wanted = "all"
             chunks.append(Chunk(answer.slot, answer.position, prompt[answer.position : end], wanted))
@@ -269,6 +309,36 @@ class Scheduler:
             if answer.prefilled:
                 read.append(answer)
         return chunks, {job.answer.slot: job for job in batch}, read
+
+    def _guess(self, batch: Sequence[_Job]) -> None:
+        """Have the guesser propose how answers go on; one that fails is not asked again."""
+        if self._guesser is None or not batch:
+            return
+        texts = []
+        for job in batch:
+            answer = job.answer
+            job.guess = []
+            if job.text is None:
+                job.text = Text(answer.slot, [*answer.generation.prompt, answer.last])
+            job.text.most = max(
+                0,
+                min(
+                    self.limits.guesses,
+                    answer.generation.max_tokens - answer.generated - 1,
+                    self._engine.context - answer.position - 1,
+                    self._engine.ahead(answer.position),
+                ),
+            )
+            texts.append(job.text)
+        try:
+            guesses = self._guesser.guess(texts)
+        except Exception:
+            logger.exception("the guesser failed; answers go on without it")
+            self._guesser = None
+            return
+        for job, guess in zip(batch, guesses, strict=True):
+            job.guess = guess
+            self._metrics.drafted_tokens += len(guess)
 
     def _begin(self, answer: Answer, earlier: Sequence[Answer]) -> bool:
         """Give an answer a slot; False where it had better wait for what an earlier prompt leaves it."""
@@ -319,7 +389,7 @@ class Scheduler:
             return
         for job in self._running:
             if id(job) in ended and job.answer.slot >= 0:
-                self._cache.end(job.answer.slot, job.held())
+                self._cache.end(job.answer.slot, job.held(), more=job.text is not None)
         self._running = [job for job in self._running if id(job) not in ended]
         self._metrics.running = len(self._running)
 

@@ -114,6 +114,8 @@ typedef struct assay_info {
   int32_t prefill_chunk; /* rows computed together at most */
   uint64_t weight_bytes; /* read once for every decode step */
   uint64_t kv_bytes_per_position;
+  int32_t state_chunk; /* a state of the sequence is kept as of multiples of so many positions; 0: there is none */
+  int32_t rewind;      /* positions that it can be taken back by at most, not past such a multiple */
   const char* isa; /* owned by the library */
   const char* kv;  /* owned by the library */
 } assay_info;

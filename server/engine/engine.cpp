@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "isa.h"
+#include "rewind.h"
 
 namespace assay {
 
@@ -27,6 +28,9 @@ void Engine::describe(assay_info& info) const {
   info.prefill_chunk = kPassRows;
   info.weight_bytes = weights_->bytes_per_step();
   info.kv_bytes_per_position = cache_->bytes_per_position();
+  const bool stateful = config_.count(LayerKind::delta) > 0;
+  info.state_chunk = stateful ? kDeltaChunk : 0;
+  info.rewind = stateful ? kRewind : 0;
   info.isa = ops_->isa;
   info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
 }

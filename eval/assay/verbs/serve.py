@@ -28,6 +28,8 @@ OPTIONS = {
     "kv": "keys and values as f16 or int8 (default: f16)",
     "kept-slots": "ended answers kept for prompts that begin alike; 0: no prefix cache (default: 24)",
     "kept-tokens": "positions they keep together (default: 16384)",
+    "speculate": "guess tokens, judge several in one step: ngram, or a small model (default: do not)",
+    "draft-tokens": "tokens guessed for an answer and step, at most 16 (default: 4)",
     "name": "the model's name in the API (default: the pin's, the file's or the directory's)",
     "ready-file": "written with port and pid once the model answers",
     "vram": "device memory that may be taken, such as 24GiB (default: what is free)",

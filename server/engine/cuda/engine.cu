@@ -41,6 +41,9 @@ void Engine::describe(assay_info& info) const {
   info.prefill_chunk = kMostRows;
   info.weight_bytes = weights_->bytes_per_step();
   info.kv_bytes_per_position = cache_->bytes_per_position();
+  const bool stateful = config_.count(LayerKind::delta) > 0;
+  info.state_chunk = stateful ? kDeltaChunk : 0;
+  info.rewind = stateful ? kRewind : 0;
   info.isa = isa_.c_str();
   info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
 }

@@ -22,6 +22,7 @@ from server.loading import assemble
 from server.protocol import Patience, configuration
 from server.scheduler import Limits
 from server.service import Service
+from server.speculation import Guesser
 from tests.server.http.toy import TEMPLATE, ToyEngine, metadata
 
 NAME = "toy"
@@ -63,13 +64,14 @@ def toy_server(
     load: bool = True,
     template: str | None = TEMPLATE,
     patience: Patience | None = None,
+    guesser: Guesser | None = None,
 ) -> Iterator[Toy]:
     engine = ToyEngine(slots, context)
     service = Service(Key(key) if key else None)
     if load:
         described = {"schema": "assay/identity/v1", "system_fingerprint": FINGERPRINT}
         service.served = assemble(
-            NAME, engine, metadata(template), described, service.metrics, limits or Limits()
+            NAME, engine, metadata(template), described, service.metrics, limits or Limits(), guesser
         )
     listener = bind("127.0.0.1", 0)
     http = uvicorn.Server(configuration(create_app(service), patience))

@@ -58,6 +58,9 @@ class Lists:
         assert 0 <= positions <= len(self.held[source])
         self.held[slot] = self.held[source][:positions]
 
+    def rewindable(self, slot: int) -> int:
+        return 0
+
 
 requests = st.lists(
     st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.booleans(), st.integers(0, 3)),

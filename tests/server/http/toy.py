@@ -83,6 +83,12 @@ class ToyEngine:
         assert 0 <= positions <= len(self._written[source]), "a fork of what is not there"
         self._written[slot] = self._written[source][:positions]
 
+    def rewindable(self, slot: int) -> int:
+        return 0
+
+    def ahead(self, position: int) -> int:
+        return self.context
+
     def step(self, chunks: Sequence[Chunk]) -> StepResult:
         self.stepping.set()
         self.gate.wait(30)
