@@ -131,7 +131,9 @@ def _matrix(random: np.random.Generator, kind: str, rows: int, columns: int) -> 
 def _embed(kind: str, table: npt.NDArray[np.uint8]) -> Case:
     def run(backend: Backend) -> Arrays:
         out = np.empty(96, np.float32)
-        backend.call("embed", ctypes.c_uint32(_KINDS[kind]), table, len(table), 96, 33, out)
+        backend.call(
+            "embed", ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(1), table, len(table), 96, 33, out
+        )
         return (out,)
 
     return Case(f"embed {kind}", run, 1e-6)
@@ -145,8 +147,8 @@ def _qlinear(kind: str, weights: npt.NDArray[np.uint8], x: Floats, refinements: 
         outs = []
         for form in (_DECODE, _PREFILL):
             out = np.ones((count, rows), np.float32)
-            kind_number = ctypes.c_uint32(_KINDS[kind])
-            backend.call("qlinear", form, kind_number, weights, rows, columns, x, count, refinements, 1, out)
+            stored = (ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(1), weights)
+            backend.call("qlinear", form, *stored, rows, columns, x, count, refinements, 1, out)
             outs.append(out)
         return tuple(outs)
 

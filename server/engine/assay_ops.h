@@ -1,8 +1,8 @@
 /* Single operations of a backend, for tests that compare each with exact arithmetic.
  *
  * `isa` names the backend ("plain", "avx2", "avx512"). Weights are given as they lie in a
- * GGUF file (`type` is a number of tensor_type.h, rows are contiguous) and packed
- * inside. `form` is 0 for the decode form of an operation and 1 for the prefill
+ * GGUF file (`type` is a number of tensor_type.h, `factor` the tensor's, rows are
+ * contiguous) and packed inside. `form` is 0 for the decode form of an operation and 1 for the prefill
  * form. Each call returns an assay_status; arrays have the shapes said in ops.h.
  */
 #ifndef ASSAY_OPS_H
@@ -14,19 +14,19 @@
 extern "C" {
 #endif
 
-/* out[columns]: what a row means (dequantise.h); `factor` is the tensor's. Of no backend, so without `isa`. */
+/* out[columns]: what a row means (dequantise.h). Of no backend, so without `isa`. */
 ASSAY_EXPORT int32_t assay_op_dequantise(uint32_t type, float factor, const uint8_t* row, int32_t columns, float* out);
-ASSAY_EXPORT int32_t assay_op_embed(const char* isa, uint32_t type, const uint8_t* table, int32_t rows, int32_t columns,
-                                    int32_t token, float* out);
+ASSAY_EXPORT int32_t assay_op_embed(const char* isa, uint32_t type, float factor, const uint8_t* table, int32_t rows,
+                                    int32_t columns, int32_t token, float* out);
 ASSAY_EXPORT int32_t assay_op_rmsnorm(const char* isa, const float* x, const float* weight, int32_t n, float epsilon,
                                       float* out);
 /* q, scale, sum: [n / 32 + refinements] blocks; refined: which block each residual belongs to. */
 ASSAY_EXPORT int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q, float* scale, float* sum,
                                        int32_t* refined, int32_t refinements);
 /* out[count][rows] = x[count][columns] times the transposed weights, added to what is there when `add`. */
-ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights,
-                                      int32_t rows, int32_t columns, const float* x, int32_t count, int32_t refinements,
-                                      int32_t add, float* out);
+ASSAY_EXPORT int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, float factor,
+                                      const uint8_t* weights, int32_t rows, int32_t columns, const float* x,
+                                      int32_t count, int32_t refinements, int32_t add, float* out);
 ASSAY_EXPORT int32_t assay_op_rope(const char* isa, float* head, int32_t rope_dim, const float* cosine,
                                    const float* sine);
 /* Positions interleaved in the keys of a block (ops.h). */

@@ -3,7 +3,7 @@
 // Bit for bit what the `gguf` package makes of ggml's types, and what
 // compressed-tensors makes of the row forms of safetensors: W4A16 as a product
 // in the type of its scales, NVFP4 as a float product rounded to bfloat16.
-// (The kernels keep both products unrounded.)
+// (The processor's kernels, and every linear operation, keep both products unrounded.)
 #pragma once
 
 #include <cstdint>

@@ -12,10 +12,11 @@ namespace {
 using namespace assay;
 
 struct PackedCopy {
-  PackedCopy(uint32_t type, const uint8_t* source, int rows, int columns) {
+  PackedCopy(uint32_t type, float factor, const uint8_t* source, int rows, int columns) {
     if (rows < 1 || columns < kBlock || columns % kBlock != 0) bad_argument("a matrix without rows or whole blocks");
     matrix.type = static_cast<TensorType>(type);
-    traits(matrix.type);  // an unknown type is refused here
+    // An unknown type is refused here.
+    if (static_cast<uint32_t>(columns) % traits(matrix.type).block_values != 0) bad_argument("a row of parts of blocks");
     matrix.rows = rows;
     matrix.columns = columns;
     matrix.panel_bytes = block_bytes(matrix.type) * static_cast<size_t>(matrix.blocks());
@@ -24,7 +25,7 @@ struct PackedCopy {
     matrix.base = pages.data();
     for (int index = 0; index < matrix.panels(); ++index) {
       pack_panel(matrix.type, source, rows, columns, index,
-                 pages.data() + static_cast<size_t>(index) * matrix.panel_bytes);
+                 pages.data() + static_cast<size_t>(index) * matrix.panel_bytes, factor);
     }
   }
 
@@ -66,9 +67,11 @@ int32_t assay_op_dequantise(uint32_t type, float factor, const uint8_t* row, int
   });
 }
 
-int32_t assay_op_embed(const char* isa, uint32_t type, const uint8_t* table, int32_t rows, int32_t columns,
-                       int32_t token, float* out) {
-  return with_ops(isa, [&](const Ops& ops) { ops.embed(PackedCopy(type, table, rows, columns).matrix, token, out); });
+int32_t assay_op_embed(const char* isa, uint32_t type, float factor, const uint8_t* table, int32_t rows,
+                       int32_t columns, int32_t token, float* out) {
+  return with_ops(isa, [&](const Ops& ops) {
+    ops.embed(PackedCopy(type, factor, table, rows, columns).matrix, token, out);
+  });
 }
 
 int32_t assay_op_rmsnorm(const char* isa, const float* x, const float* weight, int32_t n, float epsilon, float* out) {
@@ -80,10 +83,11 @@ int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q,
   return with_ops(isa, [&](const Ops& ops) { ops.quantise(x, n, {q, scale, sum, refined, refinements}); });
 }
 
-int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights, int32_t rows,
-                         int32_t columns, const float* x, int32_t count, int32_t refinements, int32_t add, float* out) {
+int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, float factor, const uint8_t* weights,
+                         int32_t rows, int32_t columns, const float* x, int32_t count, int32_t refinements, int32_t add,
+                         float* out) {
   return with_ops(isa, [&](const Ops& ops) {
-    const PackedCopy copy(type, weights, rows, columns);
+    const PackedCopy copy(type, factor, weights, rows, columns);
     const Packed& matrix = copy.matrix;
     const size_t stored = static_cast<size_t>(matrix.blocks() + refinements);
     const size_t extra = static_cast<size_t>(refinements);

@@ -69,7 +69,7 @@ class Packer {
           uint8_t* out = arena.data() + (packed.panel(index) - arena.data());
           const int count = packed.rows_in(index);
           const uint8_t* rows = read_rows(*source.tensor, index * kPanelRows, count, room);
-          pack_panel(packed.type, rows, count, packed.columns, 0, out);
+          pack_panel(packed.type, rows, count, packed.columns, 0, out, source.tensor->factor);
         });
       }
     });

@@ -21,6 +21,18 @@ inline float half_at(const uint8_t* halves, int row) {
   return _cvtsh_ss(bits);
 }
 
+inline float float_at(const uint8_t* floats, int row) {
+  float value;
+  __builtin_memcpy(&value, floats + 4 * row, sizeof value);
+  return value;
+}
+
+inline float bfloat_at(const uint8_t* bfloats, int row) {
+  uint16_t bits;
+  __builtin_memcpy(&bits, bfloats + 2 * row, sizeof bits);
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits << 16)));
+}
+
 // 16 signed bytes times a scale plus an offset.
 inline void widen16(__m128i bytes, float scale, float offset, float* out) {
   const __m256 s = _mm256_set1_ps(scale);
@@ -36,6 +48,24 @@ inline void widen_nibbles(const uint8_t* lanes, float scale, float offset, float
   const __m128i pairs = gather4(lanes);
   widen16(_mm_and_si128(pairs, mask), scale, offset, out);
   widen16(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask), scale, offset, out + 16);
+}
+
+// A row's fields of high bits, two quads of columns in 32 bits, stand 64 bytes apart (packed.h).
+inline void widen_sixes(const uint8_t* block, int row, float low_scale, float high_scale, float offset, float* out) {
+  const __m128i nibble = _mm_set1_epi8(15);
+  const __m128i field = _mm_set1_epi8(48);
+  const __m128i less = _mm_set1_epi8(32);
+  const __m128i pairs = gather4(block + 128 + 4 * row);
+  uint32_t fields[2];
+  for (int u = 0; u < 2; ++u) __builtin_memcpy(fields + u, block + 384 + 64 * u + 4 * row, sizeof fields[u]);
+  // Each quad's own two bits at 4 and 5.
+  const __m128i low_bits = _mm_setr_epi32(fields[0] << 4, fields[0], fields[1] << 4, fields[1]);
+  const __m128i high_bits = _mm_setr_epi32(fields[0] << 2, fields[0] >> 2, fields[1] << 2, fields[1] >> 2);
+  const __m128i low = _mm_or_si128(_mm_and_si128(pairs, nibble), _mm_and_si128(low_bits, field));
+  const __m128i high =
+      _mm_or_si128(_mm_and_si128(_mm_srli_epi16(pairs, 4), nibble), _mm_and_si128(high_bits, field));
+  widen16(_mm_sub_epi8(low, less), low_scale, offset, out);
+  widen16(_mm_sub_epi8(high, less), high_scale, offset, out + 16);
 }
 
 void embed_block(Form form, const uint8_t* block, int row, float* out) {
@@ -62,7 +92,17 @@ void embed_block(Form form, const uint8_t* block, int row, float* out) {
     case Form::f32:
       for (int column = 0; column < kBlock; ++column) __builtin_memcpy(out + column, block + 64 * column + 4 * row, 4);
       return;
-    case Form::none:
+    case Form::bf16:
+      for (int column = 0; column < kBlock; ++column) out[column] = bfloat_at(block + 32 * column, row);
+      return;
+    case Form::nibbles:
+      widen_nibbles(block + 128 + lane, float_at(block, row), float_at(block + 64, row), out);
+      return;
+    case Form::sixes:
+      widen_sixes(block, row, float_at(block, row), float_at(block, row), float_at(block + 64, row), out);
+      return;
+    case Form::halved_sixes:
+      widen_sixes(block, row, float_at(block, row), float_at(block + 64, row), 0.0f, out);
       return;
   }
 }

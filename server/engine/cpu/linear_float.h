@@ -1,4 +1,4 @@
-// F32 and F16 panels times rows: one fused chain over the columns, in order.
+// F32, F16 and BF16 panels times rows: one fused chain over the columns, in order.
 #pragma once
 
 #include "linear_tile.h"
@@ -6,15 +6,22 @@
 namespace assay::cpu {
 namespace {
 
-template <int kRows, bool kHalf>
+// Eight weights of one column.
+template <Form kForm>
+inline __m256 load_weights8(const uint8_t* at) {
+  return kForm == Form::f32 ? load_floats(at) : kForm == Form::f16 ? load_half(at) : load_bfloat(at);
+}
+
+template <int kRows, Form kForm>
 void float_tile(const uint8_t* panel, const Packed& matrix, const Rows& rows, int first, const Output& output,
                 int column, int valid) {
+  constexpr int kBytes = kForm == Form::f32 ? 4 : 2;
   __m256 total[kRows][2] = {};
   const float* x = rows.x + static_cast<size_t>(first) * matrix.columns;
   for (int k = 0; k < matrix.columns; ++k) {
-    const uint8_t* at = panel + static_cast<size_t>(k) * (kHalf ? 32 : 64);
-    const __m256 low = kHalf ? load_half(at) : _mm256_loadu_ps(reinterpret_cast<const float*>(at));
-    const __m256 high = kHalf ? load_half(at + 16) : _mm256_loadu_ps(reinterpret_cast<const float*>(at + 32));
+    const uint8_t* at = panel + static_cast<size_t>(k) * kPanelRows * kBytes;
+    const __m256 low = load_weights8<kForm>(at);
+    const __m256 high = load_weights8<kForm>(at + 8 * kBytes);
     for (int row = 0; row < kRows; ++row) {
       const __m256 value = _mm256_broadcast_ss(x + static_cast<size_t>(row) * matrix.columns + k);
       total[row][0] = _mm256_fmadd_ps(low, value, total[row][0]);
@@ -27,12 +34,12 @@ void float_tile(const uint8_t* panel, const Packed& matrix, const Rows& rows, in
   }
 }
 
-template <bool kHalf>
+template <Form kForm>
 void float_panel(const uint8_t* panel, const Packed& matrix, const Rows& rows, const Output& output, int column,
                  int valid) {
   int row = 0;
-  for (; row + 4 <= rows.count; row += 4) float_tile<4, kHalf>(panel, matrix, rows, row, output, column, valid);
-  for (; row < rows.count; ++row) float_tile<1, kHalf>(panel, matrix, rows, row, output, column, valid);
+  for (; row + 4 <= rows.count; row += 4) float_tile<4, kForm>(panel, matrix, rows, row, output, column, valid);
+  for (; row < rows.count; ++row) float_tile<1, kForm>(panel, matrix, rows, row, output, column, valid);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Q4_0 and Q4_1 panels, packed, times one to four rows: what the decode form does.
+// Q4_0, Q4_1 and nibble panels, packed, times one to four rows: what the decode form does.
 //
 // Nibbles are at most 15 and bytes at most 128 in size, so the eight sums of two
 // products of a lane stay within int16 (8 * 2 * 15 * 128 = 30720).
@@ -11,16 +11,26 @@ namespace {
 
 constexpr int kNibblePrefetch = 4480;  // bytes ahead in the stream
 
-template <bool kMinimum>
+template <Form kForm>
 struct NibbleBlock {
-  static constexpr int kHeader = kMinimum ? 64 : 32;
+  static constexpr int kHeader = kForm == Form::nibbles ? 128 : kForm == Form::q4_1 ? 64 : 32;
   static constexpr int kBytes = kHeader + 256;
 
   explicit NibbleBlock(const uint8_t* at) : weights(at + kHeader) {
     for (int g = 0; g < 2; ++g) {
-      scale[g] = load_half(at + 16 * g);
-      minimum[g] = kMinimum ? load_half(at + 32 + 16 * g) : _mm256_mul_ps(scale[g], _mm256_set1_ps(-8.0f));
+      scale[g] = scale_at(at, g);
+      if constexpr (kForm == Form::nibbles) {
+        minimum[g] = load_floats(at + 64 + 32 * g);
+      } else {
+        minimum[g] =
+            kForm == Form::q4_1 ? load_half(at + 32 + 16 * g) : _mm256_mul_ps(scale[g], _mm256_set1_ps(-8.0f));
+      }
     }
+  }
+
+  // Of weight rows 8 g to 8 g + 7.
+  static __m256 scale_at(const uint8_t* at, int g) {
+    return kForm == Form::nibbles ? load_floats(at + 32 * g) : load_half(at + 16 * g);
   }
 
   const uint8_t* weights;
@@ -60,24 +70,24 @@ inline void nibble_dots(const uint8_t* weights, const int8_t* const (&q)[kStream
 }
 
 // The residual chain of one row.
-template <bool kMinimum>
+template <Form kForm>
 inline void nibble_residual(const uint8_t* panel, const Row& row, int refinements, __m256 (&total)[2]) {
   for (int extra = 0; extra < refinements; ++extra) {
-    const uint8_t* at = panel + row.refined[extra] * NibbleBlock<kMinimum>::kBytes;
+    const uint8_t* at = panel + row.refined[extra] * NibbleBlock<kForm>::kBytes;
     const int8_t* const q[1] = {row.residual + extra * kBlock};
     __m256i dot[1][2];
-    nibble_dots<1>(at + NibbleBlock<kMinimum>::kHeader, q, dot);
+    nibble_dots<1>(at + NibbleBlock<kForm>::kHeader, q, dot);
     for (int g = 0; g < 2; ++g) {
-      total[g] =
-          add_block(_mm256_cvtepi32_ps(dot[0][g]), load_half(at + 16 * g), row.residual_scale[extra], total[g]);
+      total[g] = add_block(_mm256_cvtepi32_ps(dot[0][g]), NibbleBlock<kForm>::scale_at(at, g),
+                           row.residual_scale[extra], total[g]);
     }
   }
 }
 
 // One row: a refined block's residual meets the weights while they are in registers.
-template <bool kMinimum>
+template <Form kForm>
 void nibble_row(const uint8_t* panel, int blocks, const Row& row, int refinements, __m256 (&out)[2]) {
-  using Block = NibbleBlock<kMinimum>;
+  using Block = NibbleBlock<kForm>;
   const bool all_refined = refinements == blocks;
   __m256 total[2] = {};
   __m256 residual[2] = {};
@@ -111,10 +121,10 @@ void nibble_row(const uint8_t* panel, int blocks, const Row& row, int refinement
 }
 
 // Two to four rows.
-template <bool kMinimum, int kRows>
+template <Form kForm, int kRows>
 void nibble_rows(const uint8_t* panel, int blocks, const Rows& rows, int first, const Output& output, int column,
                  int valid) {
-  using Block = NibbleBlock<kMinimum>;
+  using Block = NibbleBlock<kForm>;
   const size_t stored = static_cast<size_t>(blocks + rows.refinements);
   const Row start(rows, blocks, first);
   __m256 total[kRows][2] = {};
@@ -137,24 +147,24 @@ void nibble_rows(const uint8_t* panel, int blocks, const Rows& rows, int first, 
   }
   for (int row = 0; row < kRows; ++row) {
     __m256 residual[2] = {};
-    nibble_residual<kMinimum>(panel, Row(rows, blocks, first + row), rows.refinements, residual);
+    nibble_residual<kForm>(panel, Row(rows, blocks, first + row), rows.refinements, residual);
     for (int g = 0; g < 2; ++g) total[row][g] = _mm256_add_ps(total[row][g], residual[g]);
     store16(output, first + row, column, valid, total[row]);
   }
 }
 
-template <bool kMinimum>
+template <Form kForm>
 void nibble_panel(const uint8_t* panel, int blocks, const Rows& rows, const Output& output, int column, int valid) {
   int row = 0;
   if (rows.refinements != blocks) {
     for (; row + 4 <= rows.count; row += 4)
-      nibble_rows<kMinimum, 4>(panel, blocks, rows, row, output, column, valid);
-    if (rows.count - row == 3) nibble_rows<kMinimum, 3>(panel, blocks, rows, row, output, column, valid), row += 3;
-    if (rows.count - row == 2) nibble_rows<kMinimum, 2>(panel, blocks, rows, row, output, column, valid), row += 2;
+      nibble_rows<kForm, 4>(panel, blocks, rows, row, output, column, valid);
+    if (rows.count - row == 3) nibble_rows<kForm, 3>(panel, blocks, rows, row, output, column, valid), row += 3;
+    if (rows.count - row == 2) nibble_rows<kForm, 2>(panel, blocks, rows, row, output, column, valid), row += 2;
   }
   for (; row < rows.count; ++row) {
     __m256 total[2];
-    nibble_row<kMinimum>(panel, blocks, Row(rows, blocks, row), rows.refinements, total);
+    nibble_row<kForm>(panel, blocks, Row(rows, blocks, row), rows.refinements, total);
     store16(output, row, column, valid, total);
   }
 }

@@ -48,7 +48,7 @@ inline __m256 joined(__m256i dot, __m256i residual) {
   return _mm256_mul_ps(_mm256_cvtepi32_ps(whole), _mm256_set1_ps(0x1p-8f));
 }
 
-// A step of a chain: of a format with minima, of one without, and of the residuals.
+// A step of a chain: of a form with minima, of one without (and of every form's residuals), of one with two scales.
 inline __m256 add_block(__m256 dot, __m256 weight_scale, __m256 minimum, float sum, float scale, __m256 total) {
   const __m256 offset = _mm256_mul_ps(minimum, _mm256_set1_ps(sum));
   return _mm256_fmadd_ps(_mm256_set1_ps(scale), _mm256_fmadd_ps(weight_scale, dot, offset), total);
@@ -56,6 +56,11 @@ inline __m256 add_block(__m256 dot, __m256 weight_scale, __m256 minimum, float s
 
 inline __m256 add_block(__m256 dot, __m256 weight_scale, float scale, __m256 total) {
   return _mm256_fmadd_ps(_mm256_set1_ps(scale), _mm256_mul_ps(weight_scale, dot), total);
+}
+
+inline __m256 add_halves(__m256 low, __m256 high, __m256 low_scale, __m256 high_scale, float scale, __m256 total) {
+  const __m256 product = _mm256_fmadd_ps(low_scale, low, _mm256_mul_ps(high_scale, high));
+  return _mm256_fmadd_ps(_mm256_set1_ps(scale), product, total);
 }
 
 // Eight outputs of one row, of which the first `valid` exist.

@@ -4,6 +4,7 @@
 #include "linear_float.h"
 #include "linear_nibble.h"
 #include "linear_q8.h"
+#include "linear_six.h"
 
 namespace assay::cpu {
 
@@ -15,21 +16,31 @@ void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, 
     const int valid = rows_at(matrix, index);
     switch (form_of(matrix.type)) {
       case Form::q4_1:
-        nibble_panel<true>(panel, blocks, rows, output, column, valid);
+        nibble_panel<Form::q4_1>(panel, blocks, rows, output, column, valid);
         break;
       case Form::q4_0:
-        nibble_panel<false>(panel, blocks, rows, output, column, valid);
+        nibble_panel<Form::q4_0>(panel, blocks, rows, output, column, valid);
+        break;
+      case Form::nibbles:
+        nibble_panel<Form::nibbles>(panel, blocks, rows, output, column, valid);
+        break;
+      case Form::sixes:
+        six_panel<Form::sixes>(PackedSixes(panel), blocks, rows, output, column, valid);
+        break;
+      case Form::halved_sixes:
+        six_panel<Form::halved_sixes>(PackedSixes(panel), blocks, rows, output, column, valid);
         break;
       case Form::q8_0:
         q8_panel(panel, blocks, rows, output, column, valid);
         break;
       case Form::f16:
-        float_panel<true>(panel, matrix, rows, output, column, valid);
+        float_panel<Form::f16>(panel, matrix, rows, output, column, valid);
+        break;
+      case Form::bf16:
+        float_panel<Form::bf16>(panel, matrix, rows, output, column, valid);
         break;
       case Form::f32:
-        float_panel<false>(panel, matrix, rows, output, column, valid);
-        break;
-      case Form::none:
+        float_panel<Form::f32>(panel, matrix, rows, output, column, valid);
         break;
     }
   }

@@ -1,11 +1,12 @@
 // qlinear, prefill form: a panel is unpacked once and meets every row.
 //
-// Unpacked: bytes [block][8 column quads][2 groups][32], then floats
+// Unpacked nibbles: bytes [block][8 column quads][2 groups][32], then floats
 // [block][scale 16, minimum 16]. The register tile is three rows by 16 outputs:
 // six float and six int16 accumulators, two weight vectors, one activation.
 #include "linear_float.h"
 #include "linear_nibble.h"
 #include "linear_q8.h"
+#include "linear_six.h"
 
 namespace assay::cpu {
 namespace {
@@ -17,27 +18,26 @@ struct Unpacked {
   const float* scales;
 };
 
-template <bool kMinimum>
+template <Form kForm>
 Unpacked unpack(const uint8_t* panel, int blocks, uint8_t* scratch) {
-  constexpr int kHeader = kMinimum ? 64 : 32;
+  using Block = NibbleBlock<kForm>;
   const __m256i mask = _mm256_set1_epi8(15);
   float* scales = reinterpret_cast<float*>(scratch + static_cast<size_t>(blocks) * 512);
   uint8_t* out = scratch;
-  for (int block = 0; block < blocks; ++block, panel += kHeader + 256, out += 512) {
-    prefetch<kHeader + 256, true>(panel + kNibblePrefetch);
+  for (int index = 0; index < blocks; ++index, panel += Block::kBytes, out += 512) {
+    prefetch<Block::kBytes, true>(panel + kNibblePrefetch);
+    const Block block(panel);
     for (int v = 0; v < 4; ++v) {
       for (int g = 0; g < 2; ++g) {
-        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(panel + kHeader + 64 * v + 32 * g));
+        const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(block.weights + 64 * v + 32 * g));
         uint8_t* at = out + 64 * v + 32 * g;
         _mm256_store_si256(reinterpret_cast<__m256i*>(at), _mm256_and_si256(w, mask));
         _mm256_store_si256(reinterpret_cast<__m256i*>(at + 256), _mm256_and_si256(_mm256_srli_epi16(w, 4), mask));
       }
     }
     for (int g = 0; g < 2; ++g) {
-      const __m256 scale = load_half(panel + 16 * g);
-      const __m256 minimum = kMinimum ? load_half(panel + 32 + 16 * g) : _mm256_mul_ps(scale, _mm256_set1_ps(-8.0f));
-      _mm256_store_ps(scales + block * 32 + 8 * g, scale);
-      _mm256_store_ps(scales + block * 32 + 16 + 8 * g, minimum);
+      _mm256_store_ps(scales + index * 32 + 8 * g, block.scale[g]);
+      _mm256_store_ps(scales + index * 32 + 16 + 8 * g, block.minimum[g]);
     }
   }
   return {scratch, scales};
@@ -129,21 +129,31 @@ void qlinear_prefill(const Packed& matrix, int begin, int end, const Rows& rows,
     const int valid = rows_at(matrix, index);
     switch (form_of(matrix.type)) {
       case Form::q4_1:
-        unpacked_panel(unpack<true>(panel, blocks, scratch), blocks, rows, output, column, valid);
+        unpacked_panel(unpack<Form::q4_1>(panel, blocks, scratch), blocks, rows, output, column, valid);
         break;
       case Form::q4_0:
-        unpacked_panel(unpack<false>(panel, blocks, scratch), blocks, rows, output, column, valid);
+        unpacked_panel(unpack<Form::q4_0>(panel, blocks, scratch), blocks, rows, output, column, valid);
+        break;
+      case Form::nibbles:
+        unpacked_panel(unpack<Form::nibbles>(panel, blocks, scratch), blocks, rows, output, column, valid);
+        break;
+      case Form::sixes:
+        six_panel<Form::sixes>(UnpackedSixes(panel, blocks, scratch), blocks, rows, output, column, valid);
+        break;
+      case Form::halved_sixes:
+        six_panel<Form::halved_sixes>(UnpackedSixes(panel, blocks, scratch), blocks, rows, output, column, valid);
         break;
       case Form::q8_0:
         q8_panel(panel, blocks, rows, output, column, valid);
         break;
       case Form::f16:
-        float_panel<true>(panel, matrix, rows, output, column, valid);
+        float_panel<Form::f16>(panel, matrix, rows, output, column, valid);
+        break;
+      case Form::bf16:
+        float_panel<Form::bf16>(panel, matrix, rows, output, column, valid);
         break;
       case Form::f32:
-        float_panel<false>(panel, matrix, rows, output, column, valid);
-        break;
-      case Form::none:
+        float_panel<Form::f32>(panel, matrix, rows, output, column, valid);
         break;
     }
   }

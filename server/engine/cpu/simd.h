@@ -13,6 +13,13 @@ inline __m256 load_half(const void* halves) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(halves)));
 }
 
+inline __m256 load_floats(const void* floats) { return _mm256_loadu_ps(static_cast<const float*>(floats)); }
+
+inline __m256 load_bfloat(const void* bfloats) {
+  const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(bfloats));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
 // Four activation bytes in every 32-bit lane.
 inline __m256i broadcast4(const int8_t* bytes) {
   int32_t four;

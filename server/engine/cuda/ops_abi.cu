@@ -13,7 +13,7 @@ namespace assay::cuda {
 namespace {
 
 struct PackedCopy {
-  PackedCopy(const Bench& bench, uint32_t type, const uint8_t* source, int rows, int columns) {
+  PackedCopy(const Bench& bench, uint32_t type, float factor, const uint8_t* source, int rows, int columns) {
     matrix.type = static_cast<TensorType>(type);
     const TypeTraits form = traits(matrix.type);  // an unknown type is refused here
     if (rows < 1 || columns < kBlock || columns % group_columns(matrix.type) != 0) {
@@ -21,6 +21,7 @@ struct PackedCopy {
     }
     matrix.rows = rows;
     matrix.columns = columns;
+    matrix.factor = factor;
     const size_t source_bytes = size_of(columns) / form.block_values * form.block_bytes * size_of(rows);
     const DeviceArray<uint8_t> raw = bench.given(source, source_bytes);
     data = bench.zeros<uint8_t>(packed_bytes(matrix.type, rows, columns));
@@ -120,10 +121,10 @@ void unpack_block(const KvLayout& layout, const uint8_t* block, uint8_t* out) {
 using namespace assay;
 using namespace assay::cuda;
 
-int32_t assay_op_embed(const char* isa, uint32_t type, const uint8_t* table, int32_t rows, int32_t columns,
-                       int32_t token, float* out) {
+int32_t assay_op_embed(const char* isa, uint32_t type, float factor, const uint8_t* table, int32_t rows,
+                       int32_t columns, int32_t token, float* out) {
   return with_bench(isa, [&](const Bench& bench) {
-    const PackedCopy copy(bench, type, table, rows, columns);
+    const PackedCopy copy(bench, type, factor, table, rows, columns);
     const DeviceArray<int32_t> tokens = bench.given(&token, 1);
     const DeviceArray<float> row = bench.zeros<float>(size_of(columns));
     embed(copy.matrix, tokens.data(), 1, row.data(), bench.stream());
@@ -170,10 +171,11 @@ int32_t assay_op_quantise(const char* isa, const float* x, int32_t n, int8_t* q,
   });
 }
 
-int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, const uint8_t* weights, int32_t rows,
-                         int32_t columns, const float* x, int32_t count, int32_t refinements, int32_t add, float* out) {
+int32_t assay_op_qlinear(const char* isa, int32_t form, uint32_t type, float factor, const uint8_t* weights,
+                         int32_t rows, int32_t columns, const float* x, int32_t count, int32_t refinements, int32_t add,
+                         float* out) {
   return with_bench(isa, [&](const Bench& bench) {
-    const PackedCopy copy(bench, type, weights, rows, columns);
+    const PackedCopy copy(bench, type, factor, weights, rows, columns);
     const DeviceArray<float> given = bench.given(x, size_of(count) * size_of(columns));
     const ActivationRoom room(bench, count, columns, true, true);
     quantise(given.data(), columns, refinements, room.activations, bench.stream());

@@ -10,52 +10,84 @@ namespace assay::ref {
 
 class PanelBlock {
  public:
-  PanelBlock(TensorType type, const uint8_t* bytes) : type_(type), bytes_(bytes) {}
+  PanelBlock(TensorType type, const uint8_t* bytes) : form_(form_of(type)), bytes_(bytes) {}
 
-  float scale(int row) const { return half(2 * row); }
-  float minimum(int row) const { return half(32 + 2 * row); }  // Q4_1
-
-  // The stored integer: 0 to 15 (Q4_1), -8 to 7 (Q4_0), -128 to 127 (Q8_0).
-  int integer(int row, int column) const {
-    if (type_ == TensorType::q8_0) {
-      return static_cast<int8_t>(bytes_[32 + at(row, column)]);
+  // The scale of columns 0 to 15 (`part` 0) or 16 to 31.
+  float scale(int row, int part) const {
+    switch (form_) {
+      case Form::nibbles:
+      case Form::sixes:
+        return number(4 * row);
+      case Form::halved_sixes:
+        return number(64 * part + 4 * row);
+      default:
+        return half(2 * row);
     }
-    const bool has_minimum = type_ == TensorType::q4_1;
-    const uint8_t pair = bytes_[(has_minimum ? 64 : 32) + at(row, column % 16)];
-    const int nibble = column < 16 ? pair & 15 : pair >> 4;
-    return has_minimum ? nibble : nibble - 8;
+  }
+
+  bool has_minimum() const { return form_ == Form::q4_1 || form_ == Form::nibbles || form_ == Form::sixes; }
+  float minimum(int row) const { return form_ == Form::q4_1 ? half(32 + 2 * row) : number(64 + 4 * row); }
+
+  // The stored integer: 0 to 15 (with a minimum) or -8 to 7 (without) of nibbles, -32 to 31 of sixes, a byte.
+  int integer(int row, int column) const {
+    switch (form_) {
+      case Form::q8_0:
+        return static_cast<int8_t>(bytes_[32 + at(row, column)]);
+      case Form::q4_0:
+        return nibble(32, row, column) - 8;
+      case Form::q4_1:
+        return nibble(64, row, column);
+      case Form::nibbles:
+        return nibble(128, row, column);
+      default:
+        return (nibble(128, row, column) | (high_bits(row, column) << 4)) - 32;
+    }
   }
 
   float value(int row, int column) const {
-    switch (form_of(type_)) {
-      case Form::f32: {
-        float value;
-        std::memcpy(&value, bytes_ + 4 * (column * kPanelRows + row), sizeof value);
-        return value;
-      }
+    switch (form_) {
+      case Form::f32:
+        return number(4 * (column * kPanelRows + row));
       case Form::f16:
         return half(2 * (column * kPanelRows + row));
-      case Form::q4_1:
-        return scale(row) * static_cast<float>(integer(row, column)) + minimum(row);
-      case Form::q4_0:
-      case Form::q8_0:
-        return scale(row) * static_cast<float>(integer(row, column));
-      case Form::none:
-        break;
+      case Form::bf16:
+        return bfloat_to_float(bits(2 * (column * kPanelRows + row)));
+      default: {
+        const float product = scale(row, column / 16) * static_cast<float>(integer(row, column));
+        return has_minimum() ? product + minimum(row) : product;
+      }
     }
-    return 0.0f;
   }
 
  private:
   static int at(int row, int column) { return column / 4 * 64 + row * 4 + column % 4; }
 
-  float half(int offset) const {
-    uint16_t bits;
-    std::memcpy(&bits, bytes_ + offset, sizeof bits);
-    return half_to_float(bits);
+  int nibble(int header, int row, int column) const {
+    const uint8_t pair = bytes_[header + at(row, column % 16)];
+    return column < 16 ? pair & 15 : pair >> 4;
   }
 
-  TensorType type_;
+  int high_bits(int row, int column) const {
+    const int vector = column % 16 / 4;
+    const uint8_t fields = bytes_[384 + vector / 2 * 64 + row * 4 + column % 4];
+    return (fields >> (vector % 2 * 4 + column / 16 * 2)) & 3;
+  }
+
+  uint16_t bits(int offset) const {
+    uint16_t bits;
+    std::memcpy(&bits, bytes_ + offset, sizeof bits);
+    return bits;
+  }
+
+  float half(int offset) const { return half_to_float(bits(offset)); }
+
+  float number(int offset) const {
+    float value;
+    std::memcpy(&value, bytes_ + offset, sizeof value);
+    return value;
+  }
+
+  Form form_;
   const uint8_t* bytes_;
 };
 

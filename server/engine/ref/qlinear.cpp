@@ -18,25 +18,39 @@ void store(const Output& output, int row, size_t column, float value) {
 // A weight row as integers, widened once for every activation row.
 struct WideRow {
   WideRow(const Packed& matrix, const uint8_t* panel, int lane) {
+    halved = form_of(matrix.type) == Form::halved_sixes;
     const size_t bytes = block_bytes(matrix.type);
-    const bool has_minimum = matrix.type == TensorType::q4_1;
     for (int block = 0; block < matrix.blocks(); ++block) {
       const PanelBlock view(matrix.type, panel + static_cast<size_t>(block) * bytes);
       for (int i = 0; i < kBlock; ++i) integers.push_back(static_cast<int16_t>(view.integer(lane, i)));
-      scale.push_back(view.scale(lane));
-      minimum.push_back(has_minimum ? view.minimum(lane) : 0.0f);
+      for (int part = 0; part < 2; ++part) scale.push_back(view.scale(lane, part));
+      minimum.push_back(view.has_minimum() ? view.minimum(lane) : 0.0f);
     }
   }
 
   std::vector<int16_t> integers;
-  std::vector<float> scale;
+  std::vector<float> scale;  // [blocks][2]
   std::vector<float> minimum;
+  bool halved;  // whether the two scales of a block differ
 };
 
-int dot(const int16_t* weights, const int8_t* q) {
+int dot(const int16_t* weights, const int8_t* q, int count) {
   int total = 0;
-  for (int i = 0; i < kBlock; ++i) total += weights[i] * q[i];
+  for (int i = 0; i < count; ++i) total += weights[i] * q[i];
   return total;
+}
+
+// Scale times dot of columns [first, first + count) of a block, with 1 / 256 of the residual's where there is one.
+float product(const WideRow& weights, int block, int first, int count, const int8_t* q, const int8_t* residual) {
+  const int16_t* integers = weights.integers.data() + block * kBlock + first;
+  float sum = static_cast<float>(dot(integers, q + first, count));
+  if (residual != nullptr) sum += static_cast<float>(dot(integers, residual + first, count)) * 0x1p-8f;
+  return weights.scale[static_cast<size_t>(2 * block + first / 16)] * sum;
+}
+
+float product(const WideRow& weights, int block, const int8_t* q, const int8_t* residual) {
+  if (!weights.halved) return product(weights, block, 0, kBlock, q, residual);
+  return product(weights, block, 0, 16, q, residual) + product(weights, block, 16, 16, q, residual);
 }
 
 void quantised_row(const Packed& matrix, const uint8_t* panel, int lane, const Rows& rows, const Output& output,
@@ -52,19 +66,14 @@ void quantised_row(const Packed& matrix, const uint8_t* panel, int lane, const R
     const bool all_refined = rows.refinements == blocks;
     float total = 0.0f;
     for (int block = 0; block < blocks; ++block) {
-      const size_t b = static_cast<size_t>(block);
-      float product = static_cast<float>(dot(weights.integers.data() + b * kBlock, q + block * kBlock));
-      if (all_refined) {
-        const int residual = dot(weights.integers.data() + b * kBlock, q + (blocks + block) * kBlock);
-        product += static_cast<float>(residual) * 0x1p-8f;
-      }
-      total += scale[block] * (weights.scale[b] * product + weights.minimum[b] * sum[block]);
+      const int8_t* own_residual = all_refined ? q + (blocks + block) * kBlock : nullptr;
+      const float weighted = product(weights, block, q + block * kBlock, own_residual);
+      total += scale[block] * (weighted + weights.minimum[static_cast<size_t>(block)] * sum[block]);
     }
     float residual = 0.0f;
     for (int extra = 0; !all_refined && extra < rows.refinements; ++extra) {
-      const size_t b = static_cast<size_t>(refined[extra]);
-      const int product = dot(weights.integers.data() + b * kBlock, q + (blocks + extra) * kBlock);
-      residual += scale[blocks + extra] * (weights.scale[b] * static_cast<float>(product));
+      const int8_t* own = q + (blocks + extra) * kBlock;
+      residual += scale[blocks + extra] * product(weights, refined[extra], own, nullptr);
     }
     store(output, row, column, total + residual);
   }

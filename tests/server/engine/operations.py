@@ -44,9 +44,13 @@ class Operations:
         self._isa = isa.encode()
         self._library = ctypes.CDLL(str(ensure_built().library if library is None else library))
 
-    def embed(self, kind: int, table: npt.NDArray[np.uint8], columns: int, token: int) -> Floats:
+    def embed(
+        self, kind: int, table: npt.NDArray[np.uint8], columns: int, token: int, factor: float = 1.0
+    ) -> Floats:
         out = np.empty(columns, np.float32)
-        self._call("embed", ctypes.c_uint32(kind), table, len(table), columns, token, out)
+        self._call(
+            "embed", ctypes.c_uint32(kind), ctypes.c_float(factor), table, len(table), columns, token, out
+        )
         return out
 
     def rmsnorm(self, x: Floats, weight: Floats, epsilon: float) -> Floats:
@@ -69,12 +73,13 @@ class Operations:
         x: Floats,
         refinements: int = 0,
         added_to: Floats | None = None,
+        factor: float = 1.0,
     ) -> Floats:
         out = np.empty((len(x), len(weights)), np.float32) if added_to is None else added_to.copy()
         add = 0 if added_to is None else 1
-        kind_number = ctypes.c_uint32(kind)
         self._call(
-            "qlinear", form, kind_number, weights, len(weights), x.shape[1], x, len(x), refinements, add, out
+            *("qlinear", form, ctypes.c_uint32(kind), ctypes.c_float(factor), weights, len(weights)),
+            *(x.shape[1], x, len(x), refinements, add, out),
         )
         return out
 

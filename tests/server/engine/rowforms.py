@@ -53,21 +53,24 @@ def packed(values: Bytes) -> Bytes:
     return np.asarray(values[..., :16] | (values[..., 16:] << 4), np.uint8)
 
 
-def dequantised(kind: int, rows: Bytes, factor: float = 1.0) -> Floats:
-    """The values of rows [count, bytes] of one of the forms."""
+def dequantised(kind: int, rows: Bytes, factor: float = 1.0, *, rounded: bool = True) -> Floats:
+    """The values of rows [count, bytes] of a form; without its last rounding what kernels compute with."""
     values, size = BYTES_OF[kind]
     blocks = rows.reshape(len(rows), -1, size)
     if kind == NVFP4:
         scale = e4m3(blocks[..., :2]) / np.float32(factor)
         products = E2M1[nibbles(blocks[..., 2:])] * np.repeat(scale, 16, axis=-1)
-        return bfloat(to_bfloat(products)).reshape(len(rows), -1)
+        return (bfloat(to_bfloat(products)) if rounded else products).reshape(len(rows), -1)
     bits = np.ascontiguousarray(blocks[..., :2]).view(np.uint16)
     runs = nibbles(blocks[..., 2:].reshape(*blocks.shape[:2], 4, 16)).reshape(*blocks.shape[:2], values)
     integers = runs.astype(np.float32) - 8
     if kind == W4_F16:
-        product = integers * bits.view(np.float16).astype(np.float32)
-        return product.astype(np.float16).astype(np.float32).reshape(len(rows), -1)
-    return bfloat(to_bfloat(integers * bfloat(bits))).reshape(len(rows), -1)
+        products = integers * bits.view(np.float16).astype(np.float32)
+        nearest = products.astype(np.float16).astype(np.float32)
+    else:
+        products = integers * bfloat(bits)
+        nearest = bfloat(to_bfloat(products))
+    return (nearest if rounded else products).reshape(len(rows), -1)
 
 
 def quantised(kind: int, weights: Floats) -> tuple[Bytes, float]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFWriter
-from gguf.quants import quantize
+
+from tests.server.engine.kquants import quantize
 
 Floats = npt.NDArray[np.float32]
 Tensors = dict[str, tuple[Floats, GGMLQuantizationType]]

@@ -1,4 +1,4 @@
-// Q4_0 and Q4_1 panels, packed, times up to twelve rows: both forms of qlinear.
+// Q4_0, Q4_1 and nibble panels, packed, times up to twelve rows: both forms of qlinear.
 //
 // A register of nibbles is taken apart when it is needed, which costs less than
 // to read it unpacked.
@@ -11,14 +11,20 @@ namespace {
 
 constexpr int kNibbleAhead = 5440;  // bytes ahead in the stream
 
-template <bool kMinimum>
+template <Form kForm>
 struct Nibbles16 {
-  static constexpr int kHeader = kMinimum ? 64 : 32;
+  static constexpr int kHeader = kForm == Form::nibbles ? 128 : kForm == Form::q4_1 ? 64 : 32;
   static constexpr int kBytes = kHeader + 256;
 
-  explicit Nibbles16(const uint8_t* at)
-      : scale(load_halves16(at)),
-        minimum(kMinimum ? load_halves16(at + 32) : _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f))) {}
+  explicit Nibbles16(const uint8_t* at) : scale(scale_at(at)), minimum(minimum_at(at, scale)) {}
+
+  static __m512 scale_at(const uint8_t* at) {
+    return kForm == Form::nibbles ? _mm512_loadu_ps(at) : load_halves16(at);
+  }
+  static __m512 minimum_at(const uint8_t* at, __m512 scale) {
+    if constexpr (kForm == Form::nibbles) return _mm512_loadu_ps(at + 64);
+    return kForm == Form::q4_1 ? load_halves16(at + 32) : _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f));
+  }
 
   __m512 scale;
   __m512 minimum;
@@ -52,9 +58,9 @@ inline void nibble_dots16(const uint8_t* weights, const At& at, __m512i (&dot)[k
 }
 
 // One row: a refined block's residual meets the weights while they are in registers.
-template <bool kMinimum>
+template <Form kForm>
 __m512 nibble_row16(const uint8_t* panel, int blocks, const Row& row, int refinements) {
-  using Block = Nibbles16<kMinimum>;
+  using Block = Nibbles16<kForm>;
   const bool all_refined = refinements == blocks;
   __m512 total = _mm512_setzero_ps();
   __m512 residual = _mm512_setzero_ps();
@@ -88,10 +94,10 @@ __m512 nibble_row16(const uint8_t* panel, int blocks, const Row& row, int refine
 }
 
 // Several rows, not all of whose blocks are refined.
-template <bool kMinimum, int kRows>
+template <Form kForm, int kRows>
 void nibble_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first, const Output& output, int column,
                    int valid) {
-  using Block = Nibbles16<kMinimum>;
+  using Block = Nibbles16<kForm>;
   const size_t stored = static_cast<size_t>(blocks + rows.refinements);
   const Row start(rows, blocks, first);
   __m512 total[kRows];
@@ -120,23 +126,23 @@ void nibble_rows16(const uint8_t* panel, int blocks, const Rows& rows, int first
       const uint8_t* at = panel + own.refined[extra] * Block::kBytes;
       __m512i dot[1];
       nibble_dots16<1>(at + Block::kHeader, [&](int) { return own.residual + extra * kBlock; }, dot);
-      residual = add_block(_mm512_cvtepi32_ps(dot[0]), load_halves16(at), own.residual_scale[extra], residual);
+      residual = add_block(_mm512_cvtepi32_ps(dot[0]), Block::scale_at(at), own.residual_scale[extra], residual);
     }
     store16(output, first + row, column, valid, _mm512_add_ps(total[row], residual));
   }
 }
 
-template <bool kMinimum>
+template <Form kForm>
 void nibble_panel16(const uint8_t* panel, int blocks, const Rows& rows, const Output& output, int column, int valid) {
   if (rows.count == 1 || rows.refinements == blocks) {
     for (int row = 0; row < rows.count; ++row) {
       store16(output, row, column, valid,
-              nibble_row16<kMinimum>(panel, blocks, Row(rows, blocks, row), rows.refinements));
+              nibble_row16<kForm>(panel, blocks, Row(rows, blocks, row), rows.refinements));
     }
     return;
   }
   each_tile<12, 8, 6, 4, 3, 2, 1>(rows.count, [&](auto size, int row) {
-    nibble_rows16<kMinimum, decltype(size)::value>(panel, blocks, rows, row, output, column, valid);
+    nibble_rows16<kForm, decltype(size)::value>(panel, blocks, rows, row, output, column, valid);
   });
 }
 

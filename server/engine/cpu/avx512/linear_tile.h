@@ -43,6 +43,11 @@ inline __m512 add_block(__m512 dot, __m512 weight_scale, float scale, __m512 tot
   return _mm512_fmadd_ps(_mm512_mul_ps(weight_scale, dot), _mm512_set1_ps(scale), total);
 }
 
+inline __m512 add_halves(__m512 low, __m512 high, __m512 low_scale, __m512 high_scale, float scale, __m512 total) {
+  const __m512 product = _mm512_fmadd_ps(low_scale, low, _mm512_mul_ps(high_scale, high));
+  return _mm512_fmadd_ps(product, _mm512_set1_ps(scale), total);
+}
+
 // 16 outputs of one row, of which the first `valid` exist.
 inline void store16(const Output& output, int row, int column, int valid, __m512 value) {
   float* out = output.out + static_cast<size_t>(row) * output.stride + column;

@@ -5,6 +5,7 @@
 #include "linear_float.h"
 #include "linear_nibble.h"
 #include "linear_q8.h"
+#include "linear_six.h"
 
 namespace assay::cpu::avx512 {
 
@@ -16,21 +17,31 @@ void qlinear_decode(const Packed& matrix, int begin, int end, const Rows& rows, 
     const int valid = rows_at(matrix, index);
     switch (form_of(matrix.type)) {
       case Form::q4_1:
-        nibble_panel16<true>(panel, blocks, rows, output, column, valid);
+        nibble_panel16<Form::q4_1>(panel, blocks, rows, output, column, valid);
         break;
       case Form::q4_0:
-        nibble_panel16<false>(panel, blocks, rows, output, column, valid);
+        nibble_panel16<Form::q4_0>(panel, blocks, rows, output, column, valid);
+        break;
+      case Form::nibbles:
+        nibble_panel16<Form::nibbles>(panel, blocks, rows, output, column, valid);
+        break;
+      case Form::sixes:
+        six_panel16<Form::sixes>(panel, blocks, rows, output, column, valid);
+        break;
+      case Form::halved_sixes:
+        six_panel16<Form::halved_sixes>(panel, blocks, rows, output, column, valid);
         break;
       case Form::q8_0:
         byte_panel16(panel, blocks, rows, output, column, valid);
         break;
       case Form::f16:
-        float_panel16<true>(panel, matrix, rows, output, column, valid);
+        float_panel16<Form::f16>(panel, matrix, rows, output, column, valid);
+        break;
+      case Form::bf16:
+        float_panel16<Form::bf16>(panel, matrix, rows, output, column, valid);
         break;
       case Form::f32:
-        float_panel16<false>(panel, matrix, rows, output, column, valid);
-        break;
-      case Form::none:
+        float_panel16<Form::f32>(panel, matrix, rows, output, column, valid);
         break;
     }
   }
