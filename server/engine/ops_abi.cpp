@@ -16,7 +16,7 @@ struct PackedCopy {
     if (rows < 1 || columns < kBlock || columns % kBlock != 0) bad_argument("a matrix without rows or whole blocks");
     matrix.type = static_cast<TensorType>(type);
     // An unknown type is refused here.
-    if (static_cast<uint32_t>(columns) % traits(matrix.type).block_values != 0) bad_argument("a row of parts of blocks");
+    if (static_cast<uint32_t>(columns) % traits(matrix.type).block_values != 0) bad_argument("a row ends in a block");
     matrix.rows = rows;
     matrix.columns = columns;
     matrix.panel_bytes = block_bytes(matrix.type) * static_cast<size_t>(matrix.blocks());

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from tests.server.engine.kquants import quantize
 from tests.server.engine.operations import DECODE, PREFILL, Floats, Operations, dequantised
 from tests.server.engine.rowforms import NVFP4, W4_BF16, W4_F16
 from tests.server.engine.test_engine_model import divergence
-from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny import WideModel
 
 Kind = GGMLQuantizationType
 Bytes = npt.NDArray[np.uint8]
@@ -213,30 +212,14 @@ def test_qlinear_survives_the_widest_integers(operations: Operations, kind: int)
                 np.testing.assert_allclose(answer, activations @ weights.T, rtol=0, atol=bound)
 
 
-@dataclass(frozen=True)
-class WideModel(TinyModel):
-    """A model all of whose rows are whole blocks of K-quants."""
-
-    layers: int = 1
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 64
-    ffn: int = 512
-
-    @property
-    def width(self) -> int:
-        return 256
-
-
 # Greatest mean KL divergence: keys and values are rounded, and before blocks of integers activations too.
 @pytest.mark.parametrize("kind", FILE_KINDS, ids=name_of)
 def test_a_model_of_every_type_is_computed_to_its_rounding(kind: Kind, isa: str, tmp_path: Path) -> None:
-    for tied in (True, False):
-        model = WideModel(kind=kind, embedding_kind=kind, tied=tied)
-        assert divergence(model, tmp_path, isa) < (1e-6 if kind in FLOATS else 3e-3)
+    model = WideModel(kind=kind, embedding_kind=kind, tied=False)
+    assert divergence(model, tmp_path, isa) < (1e-6 if kind in FLOATS else 3e-3)
 
 
-def test_types_may_be_mixed_in_one_model(isa: str, tmp_path: Path) -> None:
+def test_types_may_be_mixed_in_one_model_and_the_table_be_the_head(isa: str, tmp_path: Path) -> None:
     for kind, embedding in ((Kind.Q4_K, Kind.Q6_K), (Kind.Q5_K, Kind.BF16), (Kind.Q6_K, Kind.Q4_K)):
         assert divergence(WideModel(kind=kind, embedding_kind=embedding), tmp_path, isa) < 3e-3
 

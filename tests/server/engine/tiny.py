@@ -128,3 +128,18 @@ class TinyModel:
     def _vectors(self, make: Maker, index: int) -> dict[str, Floats]:
         """A layer's float vectors by their whole names."""
         return {f"{name}.weight": make.norm(self.width) for name in ("attn_norm", "ffn_norm")}
+
+
+@dataclass(frozen=True)
+class WideModel(TinyModel):
+    """A model all of whose rows are whole blocks of K-quants."""
+
+    layers: int = 1
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    ffn: int = 512
+
+    @property
+    def width(self) -> int:
+        return 256

@@ -192,7 +192,9 @@ def _tensor_edit(draw: st.DrawFn, header: Header) -> Header:
             WORDS32.map(lambda count: (replace(old, dimensions=count),)),
             WORDS64.map(lambda extent: (replace(old, shape=(extent, *old.shape[1:])),)),
             WORDS64.map(lambda extent: (replace(old, shape=(*old.shape[:-1], extent)),)),
-            st.one_of(st.integers(0, 40), WORDS32).map(lambda kind: (replace(old, type=kind),)),
+            st.one_of(st.integers(0, 42), st.integers(999, 1003), WORDS32).map(
+                lambda kind: (replace(old, type=kind),)
+            ),
             WORDS64.map(lambda offset: (replace(old, offset=offset),)),
             st.integers(0, 1 << 15).map(lambda offset: (replace(old, offset=offset // 32 * 32),)),
             NAMES.map(lambda name: (replace(old, name=name),)),

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Kind
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny import TinyModel, WideModel
 from tests.server.fuzz.header import U8, Entry, Header, edited, parse
 from tests.server.fuzz.opening import BAD_FILE, OK, Opener
 
@@ -133,13 +134,17 @@ def test_no_lying_header_does_harm(driver: Path, small: bytes, examples: int) ->
 
 
 def test_every_kind_of_model_runs_clean(driver: Path, tmp_path: Path) -> None:
-    """Steps of models whose shapes are awkward: grouped heads, partial rope, an untied head, a long row."""
+    """Steps of models whose shapes are awkward, and of every way to store a row."""
     kinds = {
         "grouped": TinyModel(heads=4, kv_heads=2, head_dim=24, layers=1),
         "partial rope": TinyModel(heads=3, kv_heads=3, rope_dim=16, layers=1, ffn=32),
         "untied": TinyModel(tied=False, layers=1, vocabulary=17),
         "short context": TinyModel(layers=1, context=3),
         "one token": TinyModel(layers=1, vocabulary=1),
+        "five bits": TinyModel(kind=Kind.Q5_0, embedding_kind=Kind.Q5_1, layers=1, vocabulary=17),
+        "bfloat16": TinyModel(kind=Kind.BF16, embedding_kind=Kind.BF16, layers=1, vocabulary=17),
+        "Q4_K_M": WideModel(kind=Kind.Q4_K, embedding_kind=Kind.Q6_K, vocabulary=17),
+        "Q5_K": WideModel(kind=Kind.Q5_K, embedding_kind=Kind.Q5_K, vocabulary=17),
     }
     with Opener(driver) as opener:
         for name, model in kinds.items():
