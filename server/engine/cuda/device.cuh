@@ -84,6 +84,19 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
 #endif
 }
 
+// Keeps a value in a register: the compiler does not compute it anew where it is used.
+__device__ __forceinline__ void keep([[maybe_unused]] int& value) {
+#ifndef ASSAY_EMULATED
+  asm volatile("" : "+r"(value));
+#endif
+}
+
+__device__ __forceinline__ void keep([[maybe_unused]] float& value) {
+#ifndef ASSAY_EMULATED
+  asm volatile("" : "+f"(value));
+#endif
+}
+
 // The nearest half, ties to even; what is beyond the largest finite one becomes it.
 __device__ __forceinline__ uint16_t half_bits(float value) {
   value = value > 65504.0f ? 65504.0f : value;

@@ -1,12 +1,12 @@
 // Warp-wide matrix products and asynchronous copies: one instruction each, or its emulation.
 //
-// Fragments as PTX defines them; with g = lane / 4 and t = lane % 4:
+// Fragments as PTX defines them; with g = lane / 4 and t = lane % 4, d = a * b + c:
 //   m16n8k32 of int8   a[0], a[1]  rows g, g + 8, columns 4t to 4t + 3; a[2], a[3] the same plus column 16
 //                      b[0], b[1]  rows 4t to 4t + 3 of column g; the same plus row 16
 //   m16n8k16 of int8   a[0], a[1], b as the first halves of those
 //   m16n8k16 of half   a[0], a[1]  rows g, g + 8, columns 2t, 2t + 1; a[2], a[3] the same plus column 8
 //                      b[0], b[1]  rows 2t, 2t + 1 of column g; the same plus row 8
-//   both               c[0], c[1]  row g, columns 2t, 2t + 1; c[2], c[3] the same of row g + 8
+//   both               c[0], c[1]  row g, columns 2t, 2t + 1; c[2], c[3] the same of row g + 8; d as c
 // The int8 products are exact. How a device rounds inside the half product is its own
 // matter, but a row's result depends on that row and on b alone, so it is the same
 // bits wherever the row stands and whatever stands beside it.
@@ -55,17 +55,20 @@ void emulated_product(T (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
 
 }  // namespace
 
-inline void product_int8(int (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int line = __builtin_LINE()) {
+inline void product_int8(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const int (&c)[4],
+                         int line = __builtin_LINE()) {
+  std::memcpy(d, c, sizeof d);
   emulated_product(
-      c, a, b,
+      d, a, b,
       [](uint32_t left, uint32_t right, int total) {
         return __dp4a(static_cast<int>(left), static_cast<int>(right), total);
       },
       line);
 }
 
-inline void product_int8(int (&c)[4], const uint32_t (&a)[2], uint32_t b, int line = __builtin_LINE()) {
-  product_int8(c, {a[0], a[1], 0, 0}, {b, 0}, line);
+inline void product_int8(int (&d)[4], const uint32_t (&a)[2], uint32_t b, const int (&c)[4],
+                         int line = __builtin_LINE()) {
+  product_int8(d, {a[0], a[1], 0, 0}, {b, 0}, c, line);
 }
 
 inline void product_half(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int line = __builtin_LINE()) {
@@ -89,19 +92,20 @@ void copy_wait() {
 
 #else
 
-__device__ __forceinline__ void product_int8(int (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+__device__ __forceinline__ void product_int8(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                             const int (&c)[4]) {
   asm volatile(
       "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      "{%10, %11, %12, %13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 
-__device__ __forceinline__ void product_int8(int (&c)[4], const uint32_t (&a)[2], uint32_t b) {
+__device__ __forceinline__ void product_int8(int (&d)[4], const uint32_t (&a)[2], uint32_t b, const int (&c)[4]) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(b));
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 
 __device__ __forceinline__ void product_half(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -129,10 +133,11 @@ __device__ __forceinline__ void copy_wait() {
 
 #endif
 
-// A product accumulated on top of this number is a float in disguise (see exact_float).
+// Products accumulated on top of this number are floats in disguise: of an int below 2^22 in size, larger by kDisguise.
 constexpr int kFloatDisguise = 0x4b400000;
+constexpr float kDisguise = 12582912.0f;
 
-// The float of an int below 2^22 in size that was accumulated on top of kFloatDisguise; exact.
-__device__ __forceinline__ float exact_float(int disguised) { return __int_as_float(disguised) - 12582912.0f; }
+// The float of an int that was accumulated on top of kFloatDisguise; exact.
+__device__ __forceinline__ float exact_float(int disguised) { return __int_as_float(disguised) - kDisguise; }
 
 }  // namespace assay::cuda

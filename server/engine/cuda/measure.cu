@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(1024) multiply(int products, int* out) {
   const uint32_t b[2] = {threadIdx.x + 4, threadIdx.x + 5};
   for (int i = 0; i < products; i += kChains) {
 #pragma unroll
-    for (int chain = 0; chain < kChains; ++chain) product_int8(totals[chain], a, b);
+    for (int chain = 0; chain < kChains; ++chain) product_int8(totals[chain], a, b, totals[chain]);
   }
   int seen = 0;
 #pragma unroll

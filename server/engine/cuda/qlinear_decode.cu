@@ -67,19 +67,17 @@ __device__ __forceinline__ int dot16(const uint32_t* weights, const uint4& q, in
   return dot4(weights[3], q.w, total);
 }
 
-// The exact dot products with 32 bytes of activations.
+// The dot products with 32 bytes of activations.
 template <TensorType kType>
-__device__ __forceinline__ Product dot(const uint32_t (&weights)[8], const uint4* q) {
+__device__ __forceinline__ Dots dots(const uint32_t (&weights)[8], const uint4* q) {
   const uint4 left = __ldg(q), right = __ldg(q + 1);
   const int first = dot16(weights, left, kFloatDisguise);
-  if constexpr (Layout<kType>::kScaling != Scaling::halves) {
-    return {exact_float(dot16(weights + 4, right, first)), 0.0f};
-  }
-  return {exact_float(first), exact_float(dot16(weights + 4, right, kFloatDisguise))};
+  if constexpr (Layout<kType>::kScaling != Scaling::halves) return {dot16(weights + 4, right, first), 0};
+  return {first, dot16(weights + 4, right, kFloatDisguise)};
 }
 
 template <TensorType kType, int kRows>
-__device__ __forceinline__ void add_quantised(const RowBlock<kType>& own, const WeightScale& scale, int block,
+__device__ __forceinline__ void add_quantised(const RowBlock<kType>& own, const RowScale& scale, int block,
                                               const Activations& in, int first, float (&total)[kRows]) {
   uint32_t weights[8];
   own.unpack(weights);
@@ -88,11 +86,14 @@ __device__ __forceinline__ void add_quantised(const RowBlock<kType>& own, const 
     const int row = first + r < in.rows ? first + r : in.rows - 1;
     const int64_t at = static_cast<int64_t>(block) * in.stride + row;
     const float2 activation = __ldg(in.scale + at);
-    Product product = dot<kType>(weights, in.q + 2 * at);
+    const Dots product = dots<kType>(weights, in.q + 2 * at);
+    float value;
     if (is_refined(activation.x)) {
-      product = refined_product<kType>(product, dot<kType>(weights, in.residual + 2 * at));
+      value = block_value<kType>(scale, product, dots<kType>(weights, in.residual + 2 * at));
+    } else {
+      value = block_value<kType>(scale, product);
     }
-    total[r] = add_block<kType>(total[r], product, scale, activation);
+    total[r] = add_block<kType>(total[r], value, scale, activation);
   }
 }
 
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       if (block + i < end) {
         if constexpr (Form::kQuantised) {
           const int within = kShared == Form::kGroup ? i % kShared : (block + i) % Form::kGroup;
-          const WeightScale scale = headers[i / kShared].scale(within, inverse);
+          const RowScale scale = row_scale(headers[i / kShared].scale(within, inverse));
           add_quantised<kType, kRows>(own[i], scale, block + i, in, first, total);
         } else {
           add_floats<kType, kRows>(own[i], block + i, in, first, total);
