@@ -21,6 +21,8 @@ from bench.reference_delta import DeltaShape, delta
 
 Array = npt.NDArray[np.float64]
 
+_QUERIES = 256  # whose scores are in memory together, [heads, queries, positions]
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -98,7 +100,6 @@ class Reference:
 
     def _attention(self, h: Array, index: int) -> Array:
         shape = self.shape
-        hidden = np.triu(np.ones((len(h), len(h)), bool), 1)
         q = self._heads(h, f"blk.{index}.attn_q", shape.heads)
         k = self._heads(h, f"blk.{index}.attn_k", shape.kv_heads)
         v = self._heads(h, f"blk.{index}.attn_v", shape.kv_heads)
@@ -109,7 +110,7 @@ class Reference:
         turn = rotate_halves if shape.halves else rotate
         q, k = turn(q, cosine, sine), turn(k, cosine, sine)
         group = shape.heads // shape.kv_heads
-        attended = attention(q, np.repeat(k, group, 0), np.repeat(v, group, 0), hidden)
+        attended = causal(q, np.repeat(k, group, 0), np.repeat(v, group, 0))
         if gate is not None:
             attended = attended / (1.0 + np.exp(-gate))
         return self._linear(attended.transpose(1, 0, 2).reshape(len(h), -1), f"blk.{index}.attn_output")
@@ -175,6 +176,16 @@ def rotate_halves(x: Array, cosine: Array, sine: Array) -> Array:
     result[..., :half] = a * cosine - b * sine
     result[..., half : 2 * half] = a * sine + b * cosine
     return result
+
+
+def causal(q: Array, k: Array, v: Array) -> Array:
+    """Returns the attention of each query over the positions up to its own, some queries at a time."""
+    parts = []
+    for first in range(0, q.shape[1], _QUERIES):
+        end = min(first + _QUERIES, q.shape[1])
+        hidden = np.arange(end) > np.arange(first, end)[:, None]
+        parts.append(attention(q[:, first:end], k[:, :end], v[:, :end], hidden))
+    return np.concatenate(parts, axis=1)
 
 
 def attention(q: Array, k: Array, v: Array, hidden: npt.NDArray[np.bool_]) -> Array:

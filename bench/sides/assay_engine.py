@@ -39,6 +39,7 @@ class AssaySide:
         """Nothing is open yet."""
         self._opened: Engine | None = None
         self._filled: dict[int, int] = {}
+        self._scored: list[int] = []
 
     @property
     def _engine(self) -> Engine:
@@ -65,7 +66,7 @@ class AssaySide:
             Path(model), threads=threads, slots=slots, context=context, isa=isa, kv=kv
         )
         seconds = time.perf_counter() - begin
-        self._filled = {}
+        self._filled, self._scored = {}, []
         engine = self._engine
         self._step(0, 0, 64, 1)
         return {
@@ -115,12 +116,38 @@ class AssaySide:
         """The model's token ids of a text."""
         return {"tokens": Tokenizer(self._engine.metadata).encode(text)}
 
-    def logits(self, *, tokens: Sequence[int], path: str) -> Mapping[str, object]:
-        """Write the logits after every token of a fresh sequence to a .npy file, [tokens, vocabulary]."""
-        result = self._engine.step([Chunk(0, 0, tokens, "all")])
-        np.save(path, result.logits)
+    def logits(self, *, tokens: Sequence[int], path: str, one_by_one: int = 0) -> Mapping[str, object]:
+        """Write the logits after every token of a fresh sequence to a .npy file, [tokens, vocabulary].
+
+        With `one_by_one` only those of the last so many tokens, each of them decoded in a step of its own.
+        """
+        prompt = len(tokens) - one_by_one
+        result = self._engine.step([Chunk(0, 0, tokens[:prompt], "none" if one_by_one else "all")])
+        rows = [result.logits.copy()]
+        for position in range(prompt, len(tokens)):
+            rows.append(self._engine.step([Chunk(0, position, [tokens[position]], "last")]).logits.copy())
+        np.save(path, np.concatenate(rows))
         self._filled[0] = len(tokens)
-        return {"rows": len(result.logits)}
+        return {"rows": sum(len(row) for row in rows)}
+
+    def score(self, *, tokens: Sequence[int], wanted: Sequence[int]) -> Mapping[str, object]:
+        """Log-probabilities of the wanted tokens after a prompt, and the likeliest token at each of them.
+
+        What the last prompt had in common with this one is kept.
+        """
+        prompt = [*tokens, *wanted[:-1]]
+        known = self._scored
+        shared = next((i for i, (a, b) in enumerate(zip(prompt, known, strict=False)) if a != b), len(known))
+        shared = min(shared, len(tokens) - 1)
+        if len(tokens) - 1 > shared:
+            self._engine.step([Chunk(0, shared, prompt[shared : len(tokens) - 1], "none")])
+        logits = self._engine.step([Chunk(0, len(tokens) - 1, prompt[len(tokens) - 1 :], "all")]).logits
+        self._scored = prompt
+        exact = logits.astype(np.float64)
+        exact -= exact.max(-1, keepdims=True)
+        exact -= np.log(np.exp(exact).sum(-1, keepdims=True))
+        chosen = [float(row[token]) for row, token in zip(exact, wanted, strict=True)]
+        return {"log_probabilities": chosen, "likeliest": [int(row.argmax()) for row in exact]}
 
     def resident(self) -> Mapping[str, object]:
         """Bytes of this process that are in memory, and the most that ever were."""
@@ -166,6 +193,7 @@ if __name__ == "__main__":
             "peak": side.peak,
             "tokenize": side.tokenize,
             "logits": side.logits,
+            "score": side.score,
             "resident": side.resident,
         }
     )
