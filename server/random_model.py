@@ -10,7 +10,6 @@ few MiB, which no kernel can tell.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from server.gguf_header import F32, Q4_1, Q8_0, Entry, Value, header, padded
+
 _BLOCK = 32
-_ALIGNMENT = 32
-_U32, _F32, _STRING = 4, 6, 8  # GGUF value types
 _TYPE_F32, _TYPE_Q4_1, _TYPE_Q8_0 = 0, 3, 8
+_KINDS = {kind.number: kind for kind in (F32, Q4_1, Q8_0)}
 _PERIOD_BLOCKS = 1 << 17
 
 
@@ -47,41 +47,29 @@ class RandomModel:
     def write(self, path: Path) -> None:
         """Writes the file."""
         tensors = list(self._tensors())
+        head = header(self._metadata(), [Entry(name, _KINDS[kind], shape) for name, kind, shape in tensors])
         with path.open("wb") as file:
-            header = bytearray(struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(self._metadata())))
-            for key, (kind, value) in self._metadata().items():
-                header += _text(key) + struct.pack("<I", kind)
-                header += (
-                    _text(str(value))
-                    if kind == _STRING
-                    else struct.pack("<f" if kind == _F32 else "<I", value)
-                )
-            offset = 0
-            for name, kind, shape in tensors:
-                header += _text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
-                header += struct.pack("<IQ", kind, offset)
-                offset += _padded(_size(kind, math.prod(shape)))
-            file.write(header.ljust(_padded(len(header)), b"\0"))
+            file.write(head)
             for index, (_, kind, shape) in enumerate(tensors):
                 size = _size(kind, math.prod(shape))
                 for part in self._bytes(kind, shape, index):
                     file.write(part)
-                file.write(b"\0" * (_padded(size) - size))
+                file.write(b"\0" * (padded(size) - size))
 
-    def _metadata(self) -> dict[str, tuple[int, str | int | float]]:
+    def _metadata(self) -> dict[str, Value]:
         return {
-            "general.architecture": (_STRING, "llama"),
-            "llama.block_count": (_U32, self.layers),
-            "llama.context_length": (_U32, self.context),
-            "llama.embedding_length": (_U32, self.width),
-            "llama.feed_forward_length": (_U32, self.ffn),
-            "llama.attention.head_count": (_U32, self.heads),
-            "llama.attention.head_count_kv": (_U32, self.kv_heads),
-            "llama.attention.key_length": (_U32, self.head_dim),
-            "llama.attention.value_length": (_U32, self.head_dim),
-            "llama.attention.layer_norm_rms_epsilon": (_F32, 1e-5),
-            "llama.rope.freq_base": (_F32, 10000.0),
-            "llama.rope.dimension_count": (_U32, self.head_dim),
+            "general.architecture": "llama",
+            "llama.block_count": self.layers,
+            "llama.context_length": self.context,
+            "llama.embedding_length": self.width,
+            "llama.feed_forward_length": self.ffn,
+            "llama.attention.head_count": self.heads,
+            "llama.attention.head_count_kv": self.kv_heads,
+            "llama.attention.key_length": self.head_dim,
+            "llama.attention.value_length": self.head_dim,
+            "llama.attention.layer_norm_rms_epsilon": 1e-5,
+            "llama.rope.freq_base": 10000.0,
+            "llama.rope.dimension_count": self.head_dim,
         }
 
     def _matrices(self) -> tuple[tuple[str, int, int], ...]:
@@ -138,15 +126,6 @@ def random_blocks(
         scale = (scales * deviation / 4.6).astype(np.float16)
         parts = [scale.view(np.uint8), random.integers(0, 256, (blocks, 16), np.uint8)]
     return np.concatenate(parts, axis=1)
-
-
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def _padded(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _size(kind: int, values: int) -> int:

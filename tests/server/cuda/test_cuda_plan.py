@@ -19,6 +19,8 @@ from server.loading import ModelOptions, load
 from server.metrics import Metrics
 from server.plan import Holding, Memory, plan
 from server.random_model import RandomModel
+from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny_qwen import TinyQwen3, TinyQwen35
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +69,21 @@ def test_the_plan_is_what_is_allocated(name: str, tiny_path: Path, emulated: Pat
         assert memory.kv_bytes_per_position == engine.kv_bytes_per_position
         assert memory.prefill_rows == engine.prefill_chunk
     assert device.device().free_bytes == before
+
+
+@pytest.mark.parametrize("model", [TinyQwen3(), TinyQwen35()], ids=lambda model: type(model).__name__)
+def test_a_model_with_state_takes_what_is_planned(model: TinyModel, tmp_path: Path, emulated: Path) -> None:
+    path = tmp_path / "model.gguf"
+    model.write(path)
+    holding = Holding(slots=3, context=300, kept_slots=2, kept_tokens=200)
+    device = Measure(emulated)
+    before = device.device().free_bytes
+    with opened(path, holding):
+        memory = planned(path, holding)
+        parts = memory.weight_bytes + memory.kv_bytes + memory.state_bytes + memory.workspace_bytes
+        assert parts == before - device.device().free_bytes
+    assert memory.state_bytes == memory.slots * memory.state_bytes_per_slot
+    assert (memory.state_bytes > 0) == isinstance(model, TinyQwen35)
 
 
 def test_what_fits_at_most_is_loaded_and_one_more_is_refused(tiny_path: Path) -> None:
