@@ -33,7 +33,7 @@ from server.app import create_app
 from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
 from server.guesser import NGRAM, Speculation
 from server.key import read_key
-from server.loading import ModelOptions, load
+from server.loading import KEPT_SLOTS, ModelOptions, load
 from server.origin import check_model, model_name
 from server.plan import Holding
 from server.protocol import configuration
@@ -73,8 +73,8 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--kept-slots",
         type=_whole,
-        default=24,
-        help="ended answers kept for prompts that begin alike; 0: no prefix cache (default: %(default)s)",
+        help="ended answers kept for prompts that begin alike; 0: no prefix cache "
+        f"(default: {KEPT_SLOTS}, or as many of them as a GPU has room for)",
     )
     out.add_argument(
         "--kept-tokens",
@@ -211,7 +211,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         isa=options.isa,
         kv=options.kv,
         kept_slots=options.kept_slots,
-        kept_tokens=options.kept_tokens if options.kept_slots else 0,
+        kept_tokens=options.kept_tokens,
         memory_bytes=options.vram,
         speculation=speculation(options),
     )
@@ -287,10 +287,17 @@ def print_plan(options: argparse.Namespace) -> None:
         slots=options.slots,
         context=options.context,
         kv=options.kv,
-        kept_slots=options.kept_slots,
-        kept_tokens=options.kept_tokens if options.kept_slots else 0,
+        kept_slots=KEPT_SLOTS if options.kept_slots is None else options.kept_slots,
+        kept_tokens=options.kept_tokens,
     )
-    report = planning.make(options.model, holding, options.card, options.vram, Limits().prefill_alone)
+    report = planning.make(
+        options.model,
+        holding,
+        options.card,
+        options.vram,
+        Limits().prefill_alone,
+        fewer_kept=options.kept_slots is None,
+    )
     sys.stdout.write((planning.document if options.json else planning.text)(report) + "\n")
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "EngineError",
     "EngineMemoryError",
     "StepResult",
+    "built",
 ]
 
 # What computes, and how its library is made; the emulated one is for tests.
@@ -47,6 +48,15 @@ _LOGITS = {"none": 0, "last": 1, "all": 2}
 _STRING = 8
 _ARRAY = 9
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+def built(device: str) -> EngineBuild:
+    """Returns a device's library, compiling it when there is none.
+
+    Raises:
+        EngineError: it cannot be compiled here; says why.
+    """
+    return _DEVICES[device]()
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ class Engine:
         self._handle = abi.Handle()
         self._lock = threading.Lock()
         self.device = device
-        self.build: EngineBuild = _DEVICES[device]()
+        self.build: EngineBuild = built(device)
         self._library = abi.load(self.build.library)
         options = abi.Options(
             path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),

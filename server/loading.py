@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Literal
 
 from server import identity
+from server.checkpoint import Checkpoint
 from server.dialect import Dialect
-from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError
+from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError, built
 from server.errors import MISSING_DEPENDENCY, StartError
+from server.gpu_speed import Measure
 from server.grammar import GrammarCompiler
 from server.guesser import Opened, Speculation, open_guesser
 from server.metrics import Metrics
 from server.origin import find_origin
+from server.plan import Holding, plan, with_kept
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
 from server.speculation import Guesser
@@ -28,6 +31,7 @@ from server.vocabulary import shown
 
 logger = logging.getLogger(__name__)
 
+KEPT_SLOTS = 24  # where nothing else is asked for
 PROGRESS_S = 2.0  # between two words about it
 MOST_SLOTS = 1024  # of an engine (engine/request.h)
 
@@ -44,7 +48,9 @@ class ModelOptions:
     device: Literal["cpu", "cuda"] = "cpu"
     isa: str | None = None
     kv: Literal["f16", "int8"] = "f16"
-    kept_slots: int = 24  # ended answers whose keys and values stay for prompts that begin alike
+    # Ended answers whose keys and values stay for prompts that begin alike; None: KEPT_SLOTS, or as many of
+    # them as a GPU has room for.
+    kept_slots: int | None = None
     kept_tokens: int = 16384  # positions they may keep together
     memory_bytes: int = 0  # of a device, that may be taken; 0: what is free
     speculation: Speculation | None = None  # None: plain decoding
@@ -87,6 +93,19 @@ class _Progress:
         )
 
 
+def _kept_slots(options: ModelOptions, model: Path | Checkpoint) -> int:
+    """Return how many ended answers are kept; where nobody said, no more than a GPU has room for."""
+    if options.kept_slots is not None:
+        return options.kept_slots
+    if options.device == "cpu":
+        return min(KEPT_SLOTS, MOST_SLOTS - options.slots)
+    holding = Holding(options.slots, options.context, options.kv, kept_tokens=options.kept_tokens)
+    free = Measure(built(options.device).library).device().free_bytes
+    room = free + plan(model, holding, 0, [])[0].driver_bytes
+    limit = min(room, options.memory_bytes or room)
+    return with_kept(model, holding, min(KEPT_SLOTS, MOST_SLOTS - options.slots), limit).kept_slots
+
+
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     """Load the model, hashing its files meanwhile, and start its scheduler.
 
@@ -94,9 +113,10 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         StartError: the engine, the tokenizer or the template cannot be had from this model.
     """
     begin = time.perf_counter()
-    if options.slots + options.kept_slots > MOST_SLOTS:
+    kept = options.kept_slots or 0
+    if options.slots + kept > MOST_SLOTS:
         raise StartError(
-            f"{options.slots} answers at once and {options.kept_slots} kept ones cannot be had",
+            f"{options.slots} answers at once and {kept} kept ones cannot be had",
             f"the engine has at most {MOST_SLOTS} slots",
             "choose smaller --slots and --kept-slots",
         )
@@ -104,16 +124,18 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         try:
             origin = find_origin(options.path)
             digest = pool.submit(origin.sha256)
+            kept = _kept_slots(options, origin.model)
+            kept_tokens = options.kept_tokens if kept else 0
             engine = Engine(
                 origin.model,
                 threads=options.threads,
-                slots=options.slots + options.kept_slots,
+                slots=options.slots + kept,
                 context=options.context,
                 isa=options.isa,
                 kv=options.kv,
                 device=options.device,
-                kept_slots=options.kept_slots,
-                kept_positions=options.kept_tokens,
+                kept_slots=kept,
+                kept_positions=kept_tokens,
                 memory_bytes=options.memory_bytes,
                 progress=_Progress(),
             )
@@ -142,7 +164,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             engine.close()
             raise
         guesses = options.speculation.most if options.speculation is not None else 0
-        limits = Limits(kept_slots=options.kept_slots, kept_tokens=options.kept_tokens, guesses=guesses)
+        limits = Limits(kept_slots=kept, kept_tokens=kept_tokens, guesses=guesses)
         build = engine.build
         facts = identity.EngineFacts(
             version=version("assay"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from server import abi
@@ -26,7 +26,7 @@ class Holding:
     context: int | None = None  # positions of each; None: the engine's choice
     kv: str = "f16"
     kept_slots: int = 0  # beside them, for ended answers
-    kept_tokens: int = 0  # positions that those hold together
+    kept_tokens: int = 0  # positions that those hold together; without any, nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def plan(
         slots=holding.slots + holding.kept_slots,
         context=holding.context or 0,
         kept_slots=holding.kept_slots,
-        kept_positions=holding.kept_tokens,
+        kept_positions=holding.kept_tokens if holding.kept_slots else 0,
         memory_bytes=memory_bytes,
     )
     description = Description(model) if isinstance(model, Checkpoint) else None
@@ -121,3 +121,22 @@ def plan(
     library.plan(options, memory, native)
     found = Memory(*(getattr(memory, name) for name in MEMORY))
     return found, [Cost(*(getattr(each, name) for name in COUNTED)) for each in native]
+
+
+def with_kept(model: Path | Checkpoint, holding: Holding, most: int, memory_bytes: int) -> Holding:
+    """Return a holding with as many kept slots, up to `most`, as fit into so many bytes.
+
+    Raises:
+        EngineError: as :func:`plan`.
+    """
+    if isinstance(model, Path) and model.is_dir():
+        model = read(model)
+
+    good, bad = 0, most + 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        fits = (
+            plan(model, replace(holding, kept_slots=middle), memory_bytes, [])[0].total_bytes <= memory_bytes
+        )
+        good, bad = (middle, bad) if fits else (good, middle)
+    return replace(holding, kept_slots=good)

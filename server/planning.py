@@ -19,7 +19,7 @@ from server.build import EngineError
 from server.cards import GIB, Card, Shares
 from server.cards import read as read_cards
 from server.errors import MISSING_DEPENDENCY, StartError
-from server.plan import Cost, Holding, Memory, Step, plan
+from server.plan import Cost, Holding, Memory, Step, plan, with_kept
 
 SCHEMA = "assay/plan/v1"
 DEPTH = 8192  # tokens before an answer, and of a prompt, that figures are usually told of
@@ -72,7 +72,15 @@ def size_bytes(text: str) -> int:
     return int(found[1]) * unit + int(part) * unit // int("1" + "0" * len(part))
 
 
-def make(model: Path, holding: Holding, card_key: str, limit_bytes: int, pass_rows: int) -> Report:
+def make(
+    model: Path,
+    holding: Holding,
+    card_key: str,
+    limit_bytes: int,
+    pass_rows: int,
+    *,
+    fewer_kept: bool = False,
+) -> Report:
     """Return the plan of a model on a card.
 
     Args:
@@ -81,6 +89,7 @@ def make(model: Path, holding: Holding, card_key: str, limit_bytes: int, pass_ro
         card_key: a key of `cards.toml`.
         limit_bytes: of device memory; 0: what the card has.
         pass_rows: of a prompt, that the server computes together.
+        fewer_kept: of the kept slots, only as many as fit.
 
     Raises:
         StartError: there is no such card, or the engine cannot serve such a model or holding.
@@ -95,6 +104,8 @@ def make(model: Path, holding: Holding, card_key: str, limit_bytes: int, pass_ro
     card = cards[card_key]
     limit = limit_bytes or card.memory_bytes
     try:
+        if fewer_kept:
+            holding = with_kept(model, holding, holding.kept_slots, limit)
         memory, _ = plan(model, holding, limit, [])
         shapes = dict(_shapes(holding.slots, memory.context, pass_rows))
         _, costs = plan(model, holding, limit, [step for steps in shapes.values() for step in steps])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from server import engine as engine_module
+from server import loading
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, EngineArgumentError, EngineError
 from server.engine import Engine as AnyEngine
@@ -123,6 +124,20 @@ def test_a_server_that_does_not_fit_ends_with_the_numbers_and_what_to_type(
     assert caught.value.exit_code == 3
     assert re.search(r"it takes 0\.\d\d GiB .* more than the 0\.49 GiB allowed", caught.value.why)
     assert f"assay serve '{tiny_path}' --plan" in caught.value.next_command
+
+
+def test_as_many_ended_answers_are_kept_as_there_is_room_for(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    holding = Holding(slots=8, kept_tokens=16384)
+
+    def kept(memory_bytes: int) -> int:
+        options = ModelOptions(tiny_path, "tiny", device="cuda", memory_bytes=memory_bytes)
+        return loading._kept_slots(options, tiny_path)
+
+    five = planned(tiny_path, replace(holding, kept_slots=5)).total_bytes
+    assert (kept(0), kept(five), kept(five - 1), kept(1)) == (24, 5, 4, 0)
 
 
 def test_more_than_the_device_has_is_refused_with_the_numbers(tmp_path: Path) -> None:
