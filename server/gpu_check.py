@@ -41,7 +41,7 @@ FORMULAS = {
     "matrix_operations_per_s": "2 * 4096 * products (mma.sync m16n8k32 of int8) / seconds, measured",
     "sheet_int8_operations_per_s": "multiprocessors * clock * int8 operations a clock of the generation",
 }
-PARTS = ("device", "builds", "golden", "determinism", "roofs", "speed")
+PARTS = ("device", "builds", "golden", "determinism", "roofs", "speed", "hybrid_speed")
 _LONGEST_S = 350.0
 _MAJOR_ATTRIBUTE = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 
@@ -126,15 +126,21 @@ def _print(result: dict[str, Any]) -> None:
         say(f"copy: {roofs['copy_bytes_per_s'] / 1e9:.1f} GB/s = {FORMULAS['copy_bytes_per_s']}\n")
         say(f"matrix: {roofs['matrix_operations_per_s'] / 1e12:.2f} Tops/s = ")
         say(f"{FORMULAS['matrix_operations_per_s']}\n")
-    for each in result.get("speed", {}).get("decode", []):
-        say(f"decode, {each['rows']} rows at {each['context']}: {each['tokens_per_s']:.1f} tok/s, ")
+    for part, of in (("speed", ""), ("hybrid_speed", " of a hybrid")):
+        _print_speed(result.get(part, {}), of)
+    say(f"gpu-check: {result['status']}, {result['seconds']} s\n")
+
+
+def _print_speed(found: dict[str, Any], of: str) -> None:
+    say = sys.stdout.write
+    for each in found.get("decode", []):
+        say(f"decode{of}, {each['rows']} rows at {each['context']}: {each['tokens_per_s']:.1f} tok/s, ")
         say(f"{each['roof']:.0%} of {FORMULAS['decode roof']}\n")
-    for each in result.get("speed", {}).get("prefill", []):
-        say(f"prefill, {each['tokens']} tokens: {each['tokens_per_s']:.1f} tok/s, ")
+    for each in found.get("prefill", []):
+        say(f"prefill{of}, {each['tokens']} tokens: {each['tokens_per_s']:.1f} tok/s, ")
         say(
             f"{each['matrix_peak']:.0%} of the matrix peak, counting {FORMULAS['prefill operations_per_s']}\n"
         )
-    say(f"gpu-check: {result['status']}, {result['seconds']} s\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

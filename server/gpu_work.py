@@ -21,14 +21,31 @@ from server.build_cuda import ensure_built_cuda, ensure_built_emulated
 from server.engine import Chunk, Engine
 from server.gpu_golden import Backend, cases, compare_operations
 from server.gpu_golden_hybrid import hybrid_cases
-from server.gpu_speed import Decode, Measure, decode, prefill
+from server.gpu_speed import Decode, Measure, Roofs, decode, prefill
+from server.random_hybrid import RandomHybrid
 from server.random_model import RandomModel
 
 DeviceName = Literal["cuda", "cuda-emulated"]
 
-# Over a gigabyte of weights: far beyond every cache, in the shape of a model of eight billion parameters.
+# About a gigabyte of weights each, far beyond every cache: in the shape of a model of eight billion
+# parameters, and in that of a hybrid of twenty-seven.
 LARGE = RandomModel(
     layers=10, width=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128, vocabulary=32768, context=4096
+)
+LARGE_HYBRID = RandomHybrid(
+    layers=4,
+    width=5120,
+    ffn=17408,
+    heads=24,
+    kv_heads=4,
+    head_dim=256,
+    vocabulary=32768,
+    context=4096,
+    interval=4,
+    key_heads=16,
+    value_heads=48,
+    key_dim=128,
+    value_dim=128,
 )
 
 
@@ -53,12 +70,19 @@ def _finite(value: object) -> object:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def determinism(device: DeviceName, folder: Path) -> dict[str, bool]:
-    """Returns, by name, whether a small model's answers are the same bytes however they are asked for."""
+def determinism(
+    device: DeviceName, folder: Path, model: RandomModel, lengths: Sequence[int]
+) -> dict[str, bool]:
+    """Returns, by name, whether a small model's answers are the same bytes however they are asked for.
+
+    Args:
+        device: what computes.
+        folder: where the model's file goes.
+        model: the model.
+        lengths: of the prompts; the first is the longest, and has 20 tokens or more.
+    """
     path = folder / "small.gguf"
-    model = RandomModel()
     model.write(path)
-    lengths = (140, 3, 17, 1, 30, 9, 2, 25, 12)
     prompts = [
         [(s * 31 + i * i * 7 + i // 9) % model.vocabulary for i in range(n)] for s, n in enumerate(lengths)
     ]
@@ -78,28 +102,27 @@ def determinism(device: DeviceName, folder: Path) -> dict[str, bool]:
         together = [Chunk(slot, 0, prompt, "all") for slot, prompt in enumerate(prompts)]
         same["in one batch"] = holds(together)
         same["again"] = holds(together)
-        for start, end in ((0, 100), (100, 101), (101, 129), (129, 140)):
-            chunks = [Chunk(0, start, prompts[0][start:end], "all"), Chunk(4, 0, prompts[4], "last")]
+        first, end, last = prompts[0], len(prompts[0]), len(prompts) - 1
+        middle = end * 5 // 7
+        for start, stop in ((0, middle), (middle, middle + 1), (middle + 1, end - 5), (end - 5, end)):
+            chunks = [Chunk(0, start, first[start:stop], "all"), Chunk(last, 0, prompts[last], "last")]
             same["in chunks"] &= holds(chunks)
-        engine.fork(0, len(prompts), 135)
-        fork = Chunk(len(prompts), 135, prompts[0][135:], "all")
-        same["forked"] = holds([fork, Chunk(0, 139, prompts[0][139:], "all")])
+        engine.fork(0, len(prompts), end - 5)
+        fork = Chunk(len(prompts), end - 5, first[-5:], "all")
+        same["forked"] = holds([fork, Chunk(0, end - 1, first[-1:], "all")])
     with Engine(path, slots=1, context=256, device="cuda-emulated") as engine:
-        given = engine.step([Chunk(0, 0, prompts[0][:40], "all")]).logits
+        given = engine.step([Chunk(0, 0, first[:40], "all")]).logits
     with Engine(path, slots=1, context=256, device=device) as engine:
-        near = engine.step([Chunk(0, 0, prompts[0][:40], "all")]).logits
+        near = engine.step([Chunk(0, 0, first[:40], "all")]).logits
     same["near the emulation"] = bool(abs(given - near).max() <= 0.05 * abs(given).max())
     return same
 
 
 def speed(
-    engine_path: Path, model: RandomModel | None, device: DeviceName, measure: Measure, parts: Parts
-) -> None:
-    """Measures the roofs, then decode and prefill; `model` is None for a file whose shape is not ours."""
+    engine_path: Path, model: RandomModel | None, device: DeviceName, roofs: Roofs
+) -> dict[str, list[dict[str, Any]]]:
+    """Measures decode and prefill; `model` is None for a file whose shape is not ours."""
     tiny = device == "cuda-emulated"
-    roofs = measure.roofs(1 << 16, 8, 1) if tiny else measure.roofs(1 << 30, 1 << 15, 9)
-    if model is not None:
-        parts.add("roofs", asdict(roofs))
     context, steps = (4, 4) if tiny else (128, 64)
     found: dict[str, list[dict[str, Any]]] = {"decode": [], "prefill": []}
     with Engine(engine_path, slots=8, context=64 if tiny else 2304, device=device) as engine:
@@ -108,7 +131,7 @@ def speed(
         if model is not None:
             for tokens in (10, 20) if tiny else (512, 2048):
                 found["prefill"].append(asdict(prefill(engine, model, roofs, tokens, 1 if tiny else 7)))
-    parts.add("speed" if model is not None else "model_speed", found)
+    return found
 
 
 def work(device: DeviceName, model: Path | None, parts: Parts) -> None:
@@ -118,8 +141,8 @@ def work(device: DeviceName, model: Path | None, parts: Parts) -> None:
     plain = ensure_built()
     measure = Measure(built.library)
     parts.add("device", asdict(measure.device()))
-    with tempfile.TemporaryDirectory(prefix="gpu-work-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="gpu-work-") as place:
+        folder = Path(place)
         small = folder / "small.gguf"
         RandomModel().write(small)
         with Engine(small, slots=1, device=device) as engine:
@@ -142,12 +165,21 @@ def work(device: DeviceName, model: Path | None, parts: Parts) -> None:
             [*cases(large=device == "cuda"), *hybrid_cases(large=device == "cuda")],
         )
         parts.add("golden", [asdict(verdict) for verdict in verdicts])
-        parts.add("determinism", determinism(device, folder))
-        measured = RandomModel() if device == "cuda-emulated" else LARGE
-        measured.write(folder / "measured.gguf")
-        speed(folder / "measured.gguf", measured, device, measure, parts)
+        plainly = determinism(device, folder, RandomModel(), (140, 3, 17, 1, 30, 9, 2, 25, 12))
+        hybrid = determinism(device, folder, RandomHybrid(), (70, 3, 17))
+        parts.add("determinism", {**plainly, **{f"hybrid, {name}": held for name, held in hybrid.items()}})
+        tiny = device == "cuda-emulated"
+        roofs = measure.roofs(1 << 16, 8, 1) if tiny else measure.roofs(1 << 30, 1 << 15, 9)
+        parts.add("roofs", asdict(roofs))
+        measured = {
+            "speed": RandomModel() if tiny else LARGE,
+            "hybrid_speed": RandomHybrid() if tiny else LARGE_HYBRID,
+        }
+        for name, shape in measured.items():
+            shape.write(folder / "measured.gguf")
+            parts.add(name, speed(folder / "measured.gguf", shape, device, roofs))
         if model is not None:
-            speed(model, None, device, measure, parts)
+            parts.add("model_speed", speed(model, None, device, roofs))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

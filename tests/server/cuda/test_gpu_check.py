@@ -13,6 +13,7 @@ from server import gpu_check
 from server.build import find_compiler
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, Engine
+from server.random_hybrid import RandomHybrid
 from server.random_model import RandomModel
 from tests.server.engine import test_engine_model as golden
 
@@ -44,10 +45,11 @@ def test_the_whole_way_on_the_emulated_device(emulated: Path, tmp_path: Path) ->
         *("embed", "qlinear", "rmsnorm", "quantise", "silu_mul", "rope", "argmax", "sample"),
         *("kv_write", "attention", "head", "sigmoid_mul", "conv1d", "delta", "gated_norm"),
     }
-    assert len(result["determinism"]) == 5
-    assert [each["rows"] for each in result["speed"]["decode"]] == [1, 8]
-    assert all(each["roof"] > 0 for each in result["speed"]["decode"])
-    assert all(each["matrix_peak"] > 0 for each in result["speed"]["prefill"])
+    assert len(result["determinism"]) == 10
+    for part in ("speed", "hybrid_speed"):
+        assert [each["rows"] for each in result[part]["decode"]] == [1, 8]
+        assert all(each["roof"] > 0 for each in result[part]["decode"])
+        assert all(each["matrix_peak"] > 0 for each in result[part]["prefill"])
     assert "2 * copied bytes / seconds" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
 
@@ -97,6 +99,17 @@ def test_without_a_driver_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_check.ctypes, "CDLL", absent)
     assert "no NVIDIA driver" in str(gpu_check.missing())
     assert gpu_check.main([]) == 3
+
+
+def test_a_random_hybrid_is_what_its_shape_says(tmp_path: Path) -> None:
+    path = tmp_path / "random.gguf"
+    model = RandomHybrid()
+    model.write(path)
+    tokens = [(7 * index) % model.vocabulary for index in range(70)]
+    exact = golden.Reference(path).logits(golden.np.array(tokens))
+    with Engine(path, slots=1, isa="plain") as engine:
+        given = engine.step([Chunk(0, 0, tokens, "all")]).logits
+    assert abs(given - exact).max() < 0.05 * abs(exact).max()
 
 
 @pytest.mark.parametrize("words", [("--seconds", "0"), ("--seconds", "4000"), ("--model", "nowhere.gguf")])
