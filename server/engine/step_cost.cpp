@@ -65,13 +65,14 @@ class Counter {
   }
 
   // The delta rule reads the state of each sequence once, with half a chunk of what was written since in the mean, and
-  // writes it once a chunk.
+  // writes it where a chunk ends among the rows.
   void delta() {
     const DeltaShape& shape = config_.delta;
     const double values = shape.value_width(), keys = shape.key_width(), seen = kDeltaChunk / 2.0;
     const double state = values * shape.key_dim;
+    const double written = std::min(1.0, static_cast<double>(shape_.rows) / kDeltaChunk);
     state_bytes_ += shape_.sequences * sizeof(float) *
-                    (state * (1 + (shape_.rows + kDeltaChunk - 1.0) / kDeltaChunk) + seen * (values + keys) +
+                    (state * (1 + written) + seen * (values + keys) +
                      (kept_rows(shape.conv) - kRewind) * static_cast<double>(shape.width()));
     // A row: S with key and query, its part of the chunk's sum to S, the chunk's keys and what was written.
     vector_ += rows_ * (3 * state + 2 * seen * (values + shape.value_heads * static_cast<double>(shape.key_dim)) +
