@@ -107,12 +107,14 @@ def _group(group: Fields) -> str:
     if weights.text("type", "int") == "float":
         weights.must_be("num_bits", 4)
         weights.must_be("group_size", NVFP4_GROUP)
+        weights.must_be("strategy", "tensor_group")
         weights.must_be("symmetric", True)
         return "NVFP4 (nvfp4-pack-quantized, as int8)"
     weights.must_be("type", "int")
     weights.must_be("num_bits", 4)
     weights.must_be("symmetric", True)
     weights.must_be("group_size", GROUP)
+    weights.must_be("strategy", "group")
     if group.has("input_activations"):
         raise group.wrong("input_activations", "and activations quantised by the model are not served")
     return f"W4A16 g{GROUP} (pack-quantized)"

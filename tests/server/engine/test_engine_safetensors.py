@@ -189,6 +189,7 @@ def group(**weights: object) -> dict[str, object]:
         ("`num_bits` is 8", group(num_bits=8)),
         ("`group_size` is 32", group(group_size=32)),
         ("`symmetric` is False", group(symmetric=False)),
+        ("`strategy` is 'channel'", group(strategy="channel")),
         ("`type` is 'e8m0'", group(type="e8m0")),
         ("`group_size` is 32", group(type="float", group_size=32)),
         (
