@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned kMostSeconds = 60;
 constexpr int kShortPrompt = 3;
-constexpr int kLongPrompt = 37;
+constexpr int kLongPrompt = 70;  // more than a chunk of the gated delta rule
 constexpr int kSteps = 2;
 
 struct Answer {
@@ -78,7 +78,7 @@ int run_steps(assay_engine* engine, char* error, size_t error_size) {
                           error_size);
   int lengths[2] = {prompt, prompt};
   if (status == ASSAY_OK && slots == 2) {
-    lengths[1] = prompt / 2;
+    lengths[1] = std::max(prompt / 2, assay_rewindable(engine, 0));
     status = assay_fork(engine, 0, 1, lengths[1], error, error_size);
     if (status == ASSAY_OK && assay_length(engine, 1) != lengths[1]) die("a fork's length");
   }

@@ -18,6 +18,7 @@ from gguf import GGMLQuantizationType as Kind
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.server.engine.tiny import TinyModel, WideModel
+from tests.server.engine.tiny_qwen import TinyQwen3, TinyQwen35
 from tests.server.fuzz.header import U8, Entry, Header, edited, parse
 from tests.server.fuzz.opening import BAD_FILE, OK, Opener
 
@@ -133,6 +134,12 @@ def test_no_lying_header_does_harm(driver: Path, small: bytes, examples: int) ->
     assert counts[BAD_FILE] > 0.3 * counts.total()
 
 
+@pytest.mark.parametrize("examples", [120, pytest.param(4_000, marks=pytest.mark.long)])
+def test_no_lying_header_of_a_hybrid_does_harm(driver: Path, hybrid: bytes, examples: int) -> None:
+    counts = structured(driver, hybrid, examples)
+    assert counts[BAD_FILE] > 0.3 * counts.total()
+
+
 def test_every_kind_of_model_runs_clean(driver: Path, tmp_path: Path) -> None:
     """Steps of models whose shapes are awkward, and of every way to store a row."""
     kinds = {
@@ -145,6 +152,9 @@ def test_every_kind_of_model_runs_clean(driver: Path, tmp_path: Path) -> None:
         "bfloat16": TinyModel(kind=Kind.BF16, embedding_kind=Kind.BF16, layers=1, vocabulary=17),
         "Q4_K_M": WideModel(kind=Kind.Q4_K, embedding_kind=Kind.Q6_K, vocabulary=17),
         "Q5_K": WideModel(kind=Kind.Q5_K, embedding_kind=Kind.Q5_K, vocabulary=17),
+        "normed heads": TinyQwen3(heads=4, kv_heads=2, head_dim=24, layers=1),
+        "hybrid": TinyQwen35(layers=2),
+        "hybrid in halves": TinyQwen35(layers=2, vector_kind=Kind.BF16, skipped=0, conv=2),
     }
     with Opener(driver) as opener:
         for name, model in kinds.items():

@@ -12,6 +12,7 @@ import pytest
 from server.build import RELEASE, SANITIZED, EngineError, ensure_built, find_compiler
 from tests.server.engine.conftest import backends
 from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny_qwen import TinyQwen35
 from tests.server.fuzz.opening import OPTIONS, Opener, build_driver
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,12 @@ def test_the_engines_tests_pass_under_the_address_sanitizer(test: str) -> None:
 def test_steps_of_many_threads_run_clean_with_every_instruction_set(sanitizer: str, tmp_path: Path) -> None:
     """Under `thread` a data race in the team, its phases or a step ends the opener."""
     driver = build_driver(SANITIZED[sanitizer], tmp_path)
-    for model in (TinyModel(), TinyModel(heads=4, kv_heads=2, tied=False), TinyModel(layers=5, head_dim=64)):
+    for model in (
+        TinyModel(),
+        TinyModel(heads=4, kv_heads=2, tied=False),
+        TinyModel(layers=5, head_dim=64),
+        TinyQwen35(),
+    ):
         model.write(tmp_path / "model.gguf")
         data = (tmp_path / "model.gguf").read_bytes()
         for isa in backends():
