@@ -23,7 +23,35 @@ from server.random_model import random_blocks
 
 Floats = npt.NDArray[np.float32]
 Arrays = tuple[npt.NDArray[np.generic], ...]
-_KINDS = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 8}
+_KINDS = {
+    "f32": 0,
+    "f16": 1,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q5_0": 6,
+    "q5_1": 7,
+    "q8_0": 8,
+    "q4_k": 12,
+    "q5_k": 13,
+    "q6_k": 14,
+    "bf16": 30,
+    "w4_f16": 1000,
+    "w4_bf16": 1001,
+    "nvfp4": 1002,
+}
+_FLOATS = ("f32", "f16", "bf16")
+# Of types that random_blocks does not make: values and bytes of a block, and where it has 16-bit scales.
+_BLOCKS: dict[str, tuple[int, int, tuple[int, ...]]] = {
+    "q5_0": (32, 22, (0,)),
+    "q5_1": (32, 24, (0, 2)),
+    "q4_k": (256, 144, (0, 2)),
+    "q5_k": (256, 176, (0, 2)),
+    "q6_k": (256, 210, (208,)),
+    "w4_f16": (128, 66, (0,)),
+    "w4_bf16": (128, 66, (0,)),
+    "nvfp4": (32, 18, (0,)),
+}
+_FACTOR = 3.0  # of a tensor, where its type has one
 _DECODE, _PREFILL = 0, 1
 
 
@@ -101,8 +129,10 @@ def cases(large: bool) -> Iterator[Case]:
         return random.standard_normal(shape).astype(np.float32)
 
     for kind in _KINDS:
-        yield _embed(kind, _matrix(random, kind, 37, 96))
-        for rows, columns in ((41, 96), (70, 320), *(((300, 4096),) if large else ())):
+        group = max(32, _BLOCKS.get(kind, (32,))[0])  # columns of a block, of which a row has whole ones
+        yield _embed(kind, _matrix(random, kind, 37, 3 * group), 3 * group)
+        narrow = ((41, 96), (70, 320)) if group == 32 else ((41, group), (70, 3 * group))
+        for rows, columns in (*narrow, *(((300, 4096),) if large else ())):
             weights = _matrix(random, kind, rows, columns)
             for count, refinements in ((1, 0), (3, columns // 256 + 1), (17, columns // 32)):
                 yield _qlinear(kind, weights, gaussian(count, columns), refinements)
@@ -122,18 +152,35 @@ def cases(large: bool) -> Iterator[Case]:
 
 
 def _matrix(random: np.random.Generator, kind: str, rows: int, columns: int) -> npt.NDArray[np.uint8]:
-    if kind in ("f32", "f16"):
-        values = random.standard_normal((rows, columns))
+    if kind in _FLOATS:
+        values = random.standard_normal((rows, columns)).astype(np.float32)
+        if kind == "bf16":
+            return _upper_halves(values).reshape(rows, -1)
         return values.astype(np.float32 if kind == "f32" else np.float16).view(np.uint8).reshape(rows, -1)
-    return random_blocks(random, _KINDS[kind], rows * columns // 32, 1.0).reshape(rows, -1)
+    if kind not in _BLOCKS:
+        return random_blocks(random, _KINDS[kind], rows * columns // 32, 1.0).reshape(rows, -1)
+    values_of, size, scales = _BLOCKS[kind]
+    blocks = random.integers(0, 256, (rows * columns // values_of, size), np.uint8)
+    for at in scales:
+        scale = random.uniform(0.05, 0.2, (len(blocks), 1)).astype(np.float32)
+        if kind == "nvfp4":
+            blocks[:, :2] = random.integers(0x28, 0x40, (len(blocks), 2))
+        else:
+            stored = _upper_halves(scale) if kind == "w4_bf16" else scale.astype(np.float16).view(np.uint8)
+            blocks[:, at : at + 2] = stored
+    return blocks.reshape(rows, -1)
 
 
-def _embed(kind: str, table: npt.NDArray[np.uint8]) -> Case:
+def _upper_halves(values: Floats) -> npt.NDArray[np.uint8]:
+    """The bytes of bfloat16 numbers: of each value the upper 16 bits, [count, 2 * last]."""
+    return np.ascontiguousarray(values.view(np.uint16)[..., 1::2]).view(np.uint8)
+
+
+def _embed(kind: str, table: npt.NDArray[np.uint8], columns: int) -> Case:
     def run(backend: Backend) -> Arrays:
-        out = np.empty(96, np.float32)
-        backend.call(
-            "embed", ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(1), table, len(table), 96, 33, out
-        )
+        out = np.empty(columns, np.float32)
+        stored = (ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(_FACTOR), table)
+        backend.call("embed", *stored, len(table), columns, 33, out)
         return (out,)
 
     return Case(f"embed {kind}", run, 1e-6)
@@ -141,13 +188,13 @@ def _embed(kind: str, table: npt.NDArray[np.uint8]) -> Case:
 
 def _qlinear(kind: str, weights: npt.NDArray[np.uint8], x: Floats, refinements: int) -> Case:
     rows, (count, columns) = len(weights), x.shape
-    refinements = 0 if kind in ("f32", "f16") else refinements
+    refinements = 0 if kind in _FLOATS else refinements
 
     def run(backend: Backend) -> Arrays:
         outs = []
         for form in (_DECODE, _PREFILL):
             out = np.ones((count, rows), np.float32)
-            stored = (ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(1), weights)
+            stored = (ctypes.c_uint32(_KINDS[kind]), ctypes.c_float(_FACTOR), weights)
             backend.call("qlinear", form, *stored, rows, columns, x, count, refinements, 1, out)
             outs.append(out)
         return tuple(outs)

@@ -1,7 +1,7 @@
 // embed: rows of the packed table as floats; one block of threads a row.
 //
-// Values are those of dequantise.h, bit for bit: products in the precision of the scale where
-// the type is a safetensors one.
+// Values are those of dequantise.h, bit for bit, but for the last rounding of the safetensors
+// forms: the products that qlinear multiplies with, as on the processor.
 #include <type_traits>
 
 #include "unpack.cuh"
@@ -10,18 +10,6 @@ namespace assay::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-
-// The nearest half, infinite beyond the largest one.
-__device__ __forceinline__ float nearest_half(float value) {
-  return fabs(value) < 65520.0f ? half_value(half_bits(value)) : value * __uint_as_float(0x7f800000u);
-}
-
-// The nearest bfloat16, ties to even.
-__device__ __forceinline__ float nearest_bfloat(float value) {
-  const uint32_t bits = __float_as_uint(value);
-  if (value != value) return value;
-  return __uint_as_float((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
-}
 
 // Column `column` of the integers of row `lane` of a tile's block (unpack.cuh).
 template <TensorType kType>
@@ -57,9 +45,7 @@ __device__ __forceinline__ float value_of(const uint8_t* group, int block, int l
     const WeightScale scale = header.scale(block, 1.0f);
     const float own = Form::kScaling == Scaling::halves && column >= 16 ? scale.second : scale.first;
     if constexpr (Form::kScaling == Scaling::minimum) return __fmaf_rn(q, own, scale.second);
-    if constexpr (kType == TensorType::w4_f16) return nearest_half(q * own);
-    if constexpr (kType == TensorType::w4_bf16) return nearest_bfloat(q * own);
-    if constexpr (kType == TensorType::nvfp4) return nearest_bfloat(q * __fdiv_rn(own, factor));
+    if constexpr (kType == TensorType::nvfp4) return q * __fdiv_rn(own, factor);
     return q * own;
   }
 }

@@ -17,7 +17,7 @@ from server.engine import Engine as AnyEngine
 from tests.server.cuda.conftest import ISA
 from tests.server.engine import test_engine_model as golden
 from tests.server.engine import test_engine_step as steps
-from tests.server.engine.tiny import TinyModel
+from tests.server.engine.tiny import TinyModel, WideModel
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +64,14 @@ def test_every_shape_is_computed_exactly(name: str, tmp_path: Path) -> None:
 def test_every_type_is_computed_to_its_rounding(kind: Kind, tmp_path: Path) -> None:
     model = TinyModel(kind=kind, embedding_kind=kind, tied=False)
     assert divergence(model, tmp_path) < golden.KINDS[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.BF16, Kind.Q5_0, Kind.Q5_1, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K], ids=lambda kind: kind.name
+)
+def test_types_of_wide_blocks_are_computed_to_their_rounding(kind: Kind, tmp_path: Path) -> None:
+    model = WideModel(kind=kind, embedding_kind=kind, tied=False)
+    assert divergence(model, tmp_path) < (1e-6 if kind == Kind.BF16 else 3e-3)
 
 
 def test_int8_keys_and_values_are_near(tmp_path: Path) -> None:
