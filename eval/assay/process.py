@@ -199,4 +199,5 @@ def _stat(pid: int) -> list[str] | None:
     except OSError:
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return None if fields[0] in {"Z", "X"} else fields
+    # A process whose first thread has ended is shown as a zombie, and lives as long as another thread does.
+    return None if fields[0] in {"Z", "X"} and int(fields[17]) <= 1 else fields

@@ -132,3 +132,19 @@ def test_a_start_time_names_a_process_for_good(tmp_path: Path) -> None:
     until(lambda: start_time_ticks(child.pid) is None)
     assert child.wait() == -signal.SIGKILL
     assert start_time_ticks(2**22 + 1) is None
+
+
+def test_a_process_whose_first_thread_has_ended_lives_as_long_as_another(tmp_path: Path) -> None:
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=lambda: time.sleep(600)).start(); print(flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    child = start([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.close()
+    until(lambda: ") Z " in Path(f"/proc/{child.pid}/stat").read_text())
+    assert (child.pid, start_time_ticks(child.pid)) in descendants(os.getpid())
+    assert end(child) == -signal.SIGTERM
+    assert start_time_ticks(child.pid) is None
