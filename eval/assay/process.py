@@ -1,9 +1,10 @@
 """Child processes that never outlive their parent and never see a terminal's Ctrl-C by accident.
 
 A child is started in its own session, so a terminal's Ctrl-C reaches Assay alone, which then ends the child
-and everything it started, sessions of their own included. On Linux a child is also told to die with its
-parent (PR_SET_PDEATHSIG), so kill -9 on Assay leaves nothing behind it. Commands are argument lists, never
-shell text, and secrets never stand among them.
+and everything it started, sessions of their own included. On Linux a child also dies with its parent
+(PR_SET_PDEATHSIG), so kill -9 on Assay leaves no child behind it; one that starts programs itself is started
+with a keeper besides (`assay.run.kept`). Commands are argument lists, never shell text, and secrets never
+stand among them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from assay.errors import CancelledError, RunError
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 # Looked up here and not in the child: between fork and exec the loader may be locked for ever, by a thread
 # that the child does not have.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -29,11 +31,17 @@ TERMINATE_GRACE_S = 10.0
 POLL_S = 0.1
 
 
-def _die_with_parent(number: int, parent: int) -> None:
-    """Runs in the child before exec: have it signalled when the thread that started it ends."""
+def adopt_orphans() -> None:
+    """Be the parent of every process below this one that loses its own; stays so across exec."""
     if _PRCTL is not None:
-        _PRCTL(PR_SET_PDEATHSIG, number)
-        # A parent that died before the line above sends no signal any more.
+        _PRCTL(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Runs in the child before exec: have it killed when the thread that started it ends."""
+    if _PRCTL is not None:
+        _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # A parent that died before the line above has nobody killed any more.
         if os.getppid() != parent:
             os._exit(1)
 
@@ -45,8 +53,8 @@ def start(
     cwd: Path,
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     stderr: IO[bytes] | int = subprocess.STDOUT,
-    death_signal: int = signal.SIGKILL,
     prepare: Callable[[], None] | None = None,
+    outlives: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child in its own process group.
 
@@ -56,8 +64,8 @@ def start(
         cwd: Its working directory.
         stdout: Where its output goes.
         stderr: Where its diagnostics go; with its output by default.
-        death_signal: What it gets when this process dies; a child that must clean up wants SIGTERM.
         prepare: Runs in the child before the program, to bound it; what it raises is no start.
+        outlives: Whether it may outlive this process, which kills it otherwise.
 
     Raises:
         OSError: the program cannot be started.
@@ -66,7 +74,8 @@ def start(
     parent = os.getpid()
 
     def begin() -> None:
-        _die_with_parent(death_signal, parent)
+        if not outlives:
+            die_with_parent(parent)
         if prepare is not None:
             prepare()
 
@@ -109,11 +118,16 @@ def end(
         started |= descendants(child.pid)
     signal_group(child, signal.SIGKILL)
     code = child.wait()
-    for pid, ticks in started:
+    kill(started)
+    return code
+
+
+def kill(processes: Iterable[tuple[int, int]]) -> None:
+    """Kill those of some processes, as (id, start time), that are still there."""
+    for pid, ticks in processes:
         if start_time_ticks(pid) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-    return code
 
 
 def finish(
@@ -170,16 +184,6 @@ def descendants(pid: int) -> set[tuple[int, int]]:
             ticks = start_time_ticks(child)
             if ticks is not None:
                 found.add((child, ticks))
-    return found
-
-
-def session(leader: int) -> set[tuple[int, int]]:
-    """Every process of a session, as (id, start time), its leader included; it may have ended already."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        fields = _stat(int(path.name))
-        if fields is not None and int(fields[3]) == leader:
-            found.add((int(path.name), int(fields[19])))
     return found
 
 

@@ -17,8 +17,8 @@ from assay.campaign.signals import Signals
 from assay.console import say
 from assay.errors import AssayError, CancelledError, ConfigurationError, RunError
 from assay.paths import ROOT, relative
-from assay.process import finish, start
-from assay.run.keeper import keeper
+from assay.process import finish
+from assay.run.kept import kept
 
 POLL_S = 0.2
 # What a run that lost its campaign has, to end its evaluators and to record what had finished.
@@ -57,17 +57,16 @@ def follow(
         quiet: Its results go to standard error, since standard output is for something else.
     """
     sys.stdout.flush()
-    child = start(
+    started = kept(
         command(*words),
         env=os.environ,
         cwd=ROOT,
         stdout=sys.stderr.fileno() if quiet else sys.stdout.fileno(),
         stderr=sys.stderr.fileno(),
-        # So that it ends as after Ctrl-C when this process is killed, and not in the middle of a line.
-        death_signal=signal.SIGTERM,
+        grace_s=GRACE_S,
     )
     handed, gone = 0, False
-    with keeper(child, GRACE_S):
+    with started as child:
         while child.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(POLL_S)

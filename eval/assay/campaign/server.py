@@ -1,14 +1,13 @@
 """The server of a step: started by command, waited for, and ended whatever becomes of the campaign.
 
-It leads a process group of its own and is told to end when this process dies; a keeper sees to it that it
-does. Its words go to a log of the step, line by line, with the secrets that it was given cut out.
+It leads a process group of its own, and its keeper ends it when this process dies. Its words go to a log of
+the step, line by line, with the secrets that it was given cut out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -27,8 +26,7 @@ from assay.errors import CancelledError, ConfigurationError, PrerequisiteError
 from assay.models import pins as models
 from assay.names import nearest
 from assay.paths import CACHE, ROOT, owned_directory, relative
-from assay.process import end, start
-from assay.run.keeper import keeper
+from assay.run.kept import end, kept
 from assay.run.key import Key
 from assay.run.native import last_words
 from assay.shell import python_variables
@@ -130,25 +128,24 @@ def serving(
     secrets = Secrets()
     for name in server.secrets:
         secrets.add(Key(environ[name]))
-    try:
-        child = start(words, env=env, cwd=ROOT, stdout=subprocess.PIPE, death_signal=signal.SIGTERM)
-    except OSError as error:
-        raise PrerequisiteError(f"{words[0]} does not start", f"{error.strerror}", "") from error
-    began(child)
-    said = cast("IO[bytes]", child.stdout)
-    copying = threading.Thread(target=copy, args=(said, log, secrets), daemon=True)
-    copying.start()
-    try:
-        with keeper(child, server.stop_seconds):
-            try:
-                with said_step(f"step {step.name}: waiting for {server.health}"):
-                    _await_health(server, child, log, signals)
-                yield child
-            finally:
-                end(child, grace_s=server.stop_seconds)
-    finally:
-        # What the server started may still hold the pipe; then its words are of no interest any more.
-        copying.join(ASK_S)
+    with contextlib.ExitStack() as stack:
+        try:
+            started = kept(words, env=env, cwd=ROOT, stdout=subprocess.PIPE, grace_s=server.stop_seconds)
+            child = stack.enter_context(started)
+        except OSError as error:
+            raise PrerequisiteError(f"{words[0]} does not start", f"{error.strerror}", "") from error
+        began(child)
+        said = cast("IO[bytes]", child.stdout)
+        copying = threading.Thread(target=copy, args=(said, log, secrets), daemon=True)
+        copying.start()
+        # Should a process that cannot be killed hold the pipe, its words are of no interest any more.
+        stack.callback(copying.join, ASK_S)
+        try:
+            with said_step(f"step {step.name}: waiting for {server.health}"):
+                _await_health(server, child, log, signals)
+            yield child
+        finally:
+            end(child, grace_s=server.stop_seconds)
 
 
 def _await_health(server: Server, child: subprocess.Popen[bytes], log: Path, signals: Signals) -> None:

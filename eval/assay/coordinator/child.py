@@ -2,8 +2,9 @@
 
 A child runs in a session of its own, so a terminal's Ctrl-C does not reach it; it is asked to end politely
 (SIGINT, then SIGTERM to its group) and then killed. Its end is never believed to be the end of what it
-started: a program that has left its group, its session and its parent is found by a mark in its environment
-and killed too. kill -9 on the run ends the child as well (`assay.process`), and a keeper sees that it does.
+started: its keeper kills that, also when the run was killed by kill -9 (`assay.run.kept`), and should the
+keeper itself have been killed, what has left the child's group, session and parent is found by a mark in its
+environment.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from assay.coordinator.output import Output
 from assay.coordinator.redact import Secrets
 from assay.coordinator.stop import Stop
 from assay.errors import RunError
-from assay.process import end, signal_group, start, start_time_ticks
-from assay.run.keeper import keeper
+from assay.process import kill, start_time_ticks
+from assay.run.kept import end, kept
 
 LOOK_S = 0.5
 POLITE_S = 30.0
@@ -93,18 +94,17 @@ async def _started(
         try:
             shown = {name: key.reveal() for name, key in command.secrets.items()}
             with os.fdopen(writing, "wb", buffering=0) as stream:
-                child = start(
+                started = kept(
                     command.words,
                     env={**command.environment, **shown, MARK: mark},
                     cwd=command.cwd,
                     stdout=stream,
-                    death_signal=signal.SIGTERM,
                     prepare=bounded.prepare,
                 )
-        except (OSError, subprocess.SubprocessError) as error:
+                child = stack.enter_context(started)
+        except OSError as error:
             raise RunError(f"{command.words[0]} cannot be started", str(error)) from error
         stack.callback(_kill, child, mark)
-        stack.enter_context(keeper(child))
         yield child
         await asyncio.to_thread(kill_marked, mark)
         # Nobody is left who could hold the other end, so the output has an end.
@@ -115,7 +115,7 @@ async def _started(
 def _kill(child: subprocess.Popen[bytes], mark: str) -> None:
     """At once, where the block was left before the child's end."""
     if child.returncode is None:
-        end(child, signal.SIGKILL, 0.0)
+        end(child, signal.SIGKILL)
         kill_marked(mark)
 
 
@@ -149,8 +149,7 @@ async def _follow(
             tell()
         finally:
             stopping.cancel()
-    # Whatever is left of its group is killed here at the latest.
-    return await asyncio.to_thread(end, child, signal.SIGKILL, 0.0)
+    return await asyncio.to_thread(end, child, signal.SIGKILL)
 
 
 async def _ask_to_end(child: subprocess.Popen[bytes], gone: asyncio.Future[None], stop: Stop) -> None:
@@ -158,7 +157,7 @@ async def _ask_to_end(child: subprocess.Popen[bytes], gone: asyncio.Future[None]
     urgent = asyncio.ensure_future(stop.wait_urgent())
     steps: tuple[tuple[Callable[[], None], float], ...] = (
         (lambda: child.send_signal(signal.SIGINT), POLITE_S),
-        (lambda: signal_group(child, signal.SIGTERM), FIRM_S),
+        (lambda: child.send_signal(signal.SIGTERM), FIRM_S),
     )
     try:
         for ask, grace_s in steps:
@@ -200,10 +199,7 @@ def kill_marked(mark: str) -> int:
     words = f"{MARK}={mark}".encode("ascii")
     killed: set[tuple[int, int]] = set()
     while found := marked(words) - killed:
-        for pid, ticks in found:
-            if start_time_ticks(pid) == ticks:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        kill(found)
         killed |= found
     return len(killed)
 

@@ -73,8 +73,6 @@ class Targets:
     def start(self, number: int, cancelled: Callable[[], bool]) -> None:
         """Start what the run serves itself, and ask every target who it is. Servers live until `end`.
 
-        The thread that calls must outlive them: a child dies with the thread that started it.
-
         Args:
             number: Of this attempt of the run, for the names of server logs.
             cancelled: Whether to give up.

@@ -180,8 +180,7 @@ def _ask(progress: Progress, key: Key | None, scratch: Scratch, asked: Cancellat
 async def _entries(around: Around) -> None:
     """Run the entries one after the other, as a suite's jobs that share one target.
 
-    Nothing else is in the loop, so an entry may block it; and it must be this thread that starts the
-    evaluator, as it started the server: both are told of a killed run when their thread is gone, at once.
+    Nothing else is in the loop, so an entry may block it.
     """
     progress, stop = around.progress, Stop()
     entries = {entry.name: entry for entry in progress.plan.entries}

@@ -1,7 +1,6 @@
 """Conducting one entry of a profile: its native invocations, what watches over them, and the looks around it.
 
-What goes wrong is told in the record, and what has finished stays. Its children die with the thread that
-started them, so it is the run's own.
+What goes wrong is told in the record, and what has finished stays.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from assay.console import say
 from assay.errors import AssayError
 from assay.evaluator import Evaluator
 from assay.plan import EntryPlan, Part, overrides
-from assay.process import end, start
 from assay.profile import merge
 from assay.record import dialects, episodes
 from assay.run import containers, interpreter, native, provenance
@@ -27,7 +24,7 @@ from assay.run.client import write_client
 from assay.run.endpoint import Endpoint
 from assay.run.freeze import changes, during, freeze
 from assay.run.guard import Guard, guard
-from assay.run.keeper import keeper
+from assay.run.kept import end, kept
 from assay.run.native import Scratch
 from assay.run.progress import Progress
 from assay.run.server_check import look_again
@@ -134,11 +131,13 @@ def _run_part(
     provenance.record_launch(launch, words, said, plan.key_variable, cwd, routed)
     env = native.environment(plan, scratch, endpoint.key, run.name, routed) | said
     log = run / "run.log"
-    with progress.timed("native"), log.open("ab") as stream, ExitStack() as kept:
-        child = start(words, env=env, cwd=cwd, stdout=stream, death_signal=signal.SIGTERM)
+    with (
+        progress.timed("native"),
+        log.open("ab") as stream,
+        kept(words, env=env, cwd=cwd, stdout=stream) as child,
+    ):
         watching = guard(run.name, plan.docker, child.pid) if plan.runtime == "docker" else None
         try:
-            kept.enter_context(keeper(child))
             watch(
                 f"{plan.profile}/{part.folder}",
                 entry.tasks * part.rollouts,

@@ -70,7 +70,7 @@ class Guard:
     Attributes:
         run_name: The label of the containers.
         limits: What each is bounded to.
-        evaluator: Process id of the evaluator.
+        evaluator: Process id of the evaluator's keeper.
         seen: Every container that was there when it was looked, by id.
         ended: Set when nothing is to be watched any more.
         thread: What watches.
@@ -168,7 +168,7 @@ def guard(run_name: str, limits: DockerLimits, evaluator: int) -> Guard:
     Args:
         run_name: The label of the containers.
         limits: What each is bounded to.
-        evaluator: Process id of the evaluator that starts them.
+        evaluator: Process id of the keeper of the evaluator that starts them.
     """
     watching = Guard(run_name, limits, evaluator)
     watching.thread = threading.Thread(target=watching.watch, name="guard", daemon=True)

@@ -1,7 +1,8 @@
-"""The server that a run starts itself: one child, told to die with its parent, stopped at the end.
+"""The server that a run starts itself: kept as its evaluator is, and stopped at the end.
 
-It is started by command and asked over HTTP like any other. Its key is random, stands in a private file
-until the run ends, and nowhere else.
+It is started by command and asked over HTTP like any other. Should the run be killed, server and evaluator
+are told at the same moment, so no request is recorded as failed because its server was the first to go. Its
+key is random, stands in a private file until the run ends, and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from assay.errors import CancelledError, PrerequisiteError
 from assay.files import read_json
 from assay.paths import CACHE, ROOT, owned_directory
 from assay.plan import OwnServer
-from assay.process import end, start
 from assay.run.endpoint import Endpoint
+from assay.run.kept import end, kept
 from assay.run.key import make_key_file
 from assay.run.native import Scratch, last_words
 from assay.shell import python_variables
@@ -60,14 +61,13 @@ def serve(
         "XDG_CACHE_HOME": str(owned_directory(CACHE)),
         "PYTHONNOUSERSITE": "1",
     }
-    with log.open("wb") as output:
-        child = start(words, env=env, cwd=ROOT, stdout=output)
-    try:
-        with step("starting the server (the first start compiles the engine)"):
-            port = _await_ready(child, ready_file, log, cancelled)
-        yield Endpoint(f"http://127.0.0.1:{port}/v1", server.model, key, own=True)
-    finally:
-        end(child)
+    with log.open("wb") as output, kept(words, env=env, cwd=ROOT, stdout=output) as child:
+        try:
+            with step("starting the server (the first start compiles the engine)"):
+                port = _await_ready(child, ready_file, log, cancelled)
+            yield Endpoint(f"http://127.0.0.1:{port}/v1", server.model, key, own=True)
+        finally:
+            end(child)
 
 
 def _await_ready(
