@@ -51,7 +51,7 @@ def test_a_signal_ends_everything_and_keeps_what_finished(toy: Toy, runs: Path, 
 
 
 def test_a_second_ctrl_c_does_not_wait_for_an_evaluator_that_is_deaf(toy: Toy, runs: Path) -> None:
-    with toy.entry("toy", "count", {"program": True, "deaf": True}, concurrent=1), toy.faults(delay_s=0.5):
+    with toy.entry("toy", "count", {"program": True, "deaf": True}, concurrent=1), toy.faults(delay_s=2.0):
         command, run = in_mid_run(toy, runs)
         command.signal(signal.SIGINT)
         until(lambda: "again to stop at once" in command.err.read_text())
