@@ -127,7 +127,7 @@ def nvfp4(random: np.random.Generator, rows: int, columns: int) -> tuple[dict[st
     fractions %= 8
     scale_bits = (exponents << 3 | fractions).astype(np.uint8)
     scale = ((1 + fractions / 8) * 2.0 ** (exponents - 7)).astype(np.float32)
-    whole = np.float32(37.3)
+    whole = np.float32(150.3)
     tensors = {
         "weight_packed": stored((values[:, 0::2] | values[:, 1::2] << 4).astype(np.uint8)),
         "weight_scale": Stored("F8_E4M3", scale.shape, scale_bits.tobytes()),

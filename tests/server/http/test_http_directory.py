@@ -118,7 +118,7 @@ def test_a_tokenizer_that_is_not_served_is_named(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "Tiny-1.5b"
-    TinyCheckpoint("F32", vocabulary=tiny_tokenizer.SIZE).write(path, shards=2)
+    TinyCheckpoint("pack-BF16", vocabulary=tiny_tokenizer.SIZE).write(path, shards=2)
     return tiny_tokenizer.write(path)
 
 
@@ -131,7 +131,7 @@ def test_a_directory_is_served(folder: Path, tmp_path: Path) -> None:
             "file_sha256": hashlib.sha256(canonical(said)).hexdigest(),
             "size_bytes": sum(path.stat().st_size for path in folder.iterdir()),
             "architecture": "llama",
-            "quantisation": "F32",
+            "quantisation": "W4A16 g128 (pack-quantized)",
         }
         question = {"model": "Tiny-1.5b", "max_tokens": 4, "temperature": 0}
         chat = httpx.post(
