@@ -9,7 +9,17 @@ from pathlib import Path
 from assay.files import write_atomic
 
 PATH = Path(__file__).with_name("RESULTS.md")
-SECTIONS = ("peers", "serving", "memory", "fidelity", "depth", "needle", "coordinator", "gateway")
+SECTIONS = (
+    "peers",
+    "serving",
+    "speculation",
+    "memory",
+    "fidelity",
+    "depth",
+    "needle",
+    "coordinator",
+    "gateway",
+)
 _HEAD = """# Results
 
 Generated: each section by the command it names, with `--write`. Speeds are of one run on one machine;

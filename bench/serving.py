@@ -132,15 +132,24 @@ def _low(interval: Interval) -> float | None:
 
 
 @contextmanager
-def server(model: Path, folder: Path, threads: int, isa: str | None) -> Iterator[tuple[int, int]]:
+def server(
+    model: Path, folder: Path, threads: int, isa: str | None, extra: Sequence[str] = ()
+) -> Iterator[tuple[int, int]]:
     """The real server on a free port until the block ends: its port and process id.
+
+    Args:
+        model: What is served.
+        folder: For its log and ready file.
+        threads: Of the engine.
+        isa: None for the best here.
+        extra: Words of its command beside those.
 
     Raises:
         PrerequisiteError: it did not get ready; its log's end is in the message.
     """
     ready, log = folder / "ready.json", folder / "server.log"
     words = ["--port", "0", "--ready-file", str(ready), "--threads", str(threads), "--slots", str(BATCH)]
-    words += ["--context", "1024", "--name", NAME, *(("--isa", isa) if isa else ())]
+    words += ["--context", "1024", "--name", NAME, *(("--isa", isa) if isa else ()), *extra]
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "server", str(model), *words], cwd=ROOT, stdout=stream, stderr=stream

@@ -1,0 +1,66 @@
+"""Speculation is measured as a mode of its own, and only where it says the same bytes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from assay.errors import VerificationError
+from bench import speculation
+from bench.speculation import Workload, measure_one, workloads
+from server.engine import Chunk, StepResult
+from server.scheduler import Limits
+from server.speculation import NgramGuesser
+from tests.server.http.running import Toy, toy_server
+
+
+def port(toy: Toy) -> int:
+    return int(toy.url.rpartition(":")[2])
+
+
+def slow_down(toy: Toy) -> None:
+    """Let its tokens be far enough apart to arrive one by one."""
+    step = toy.engine.step
+
+    def slowly(chunks: Sequence[Chunk]) -> StepResult:
+        time.sleep(0.01)
+        return step(chunks)
+
+    toy.engine.step = slowly  # the scheduler looks it up at every step
+
+
+def test_two_modes_of_one_model_are_compared_and_their_guesses_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speculation, "NAME", "toy")
+    asked = Workload("echo", "ab" * 20)
+    with toy_server() as plain, toy_server(limits=Limits(guesses=3), guesser=NgramGuesser()) as guessing:
+        for each in (plain, guessing):
+            slow_down(each)
+        result = measure_one(asked, port(plain), port(guessing), 12, 4, 1)
+        ours, theirs = len(guessing.engine.batches), len(plain.engine.batches)
+    assert result.ratio.pairs == 4
+    assert result.drafted >= result.accepted >= 0
+    assert result.plain > 0 < result.guessing
+    assert ours <= theirs
+
+
+def test_another_text_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speculation, "NAME", "toy")
+    monkeypatch.setattr(speculation, "said", lambda port, asked: str(port))
+    with pytest.raises(VerificationError, match="another one"):
+        measure_one(Workload("echo", "ab"), 1, 2, 4, 1, 1)
+
+
+@pytest.mark.slow
+def test_the_command_measures_the_shipped_model(model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--busy", "--json", "--pairs", "1", "--tokens", "24", "--model", str(model_path)]
+    assert speculation.main(words) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [each["workload"] for each in report["results"]] == [each.name for each in workloads()]
+    copied = report["results"][0]
+    assert copied["accepted"] > copied["drafted"] / 2, "a text that comes again is guessed well"
