@@ -5,7 +5,9 @@
 namespace assay {
 namespace {
 
-size_t floats(int a, int b, int c = 1) { return static_cast<size_t>(a) * static_cast<size_t>(b) * static_cast<size_t>(c); }
+size_t floats(int a, int b, int c = 1) {
+  return static_cast<size_t>(a) * static_cast<size_t>(b) * static_cast<size_t>(c);
+}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What every slot keeps for the layers of the gated delta rule: the state, its running chunk, and the convolution's ring.
+// What slots keep for the layers of the gated delta rule: states, their running chunks, the convolution's rows.
 //
 // All of it has one size however long the sequence is. Of each slot and layer:
 //   keys     [key_heads][key_dim][kDeltaChunk]

@@ -41,7 +41,8 @@ void PassWorker::project_delta(const Layer& layer) {
 const float* PassWorker::delta_row(int index, const Segment& segment, int position) const {
   if (position < 0) return buffers_.delta.zeros;
   if (position < segment.position) return delta_cache_.row(segment.slot, index, position);
-  return buffers_.delta.rows + static_cast<size_t>(segment.first + position - segment.position) * buffers_.delta.row_stride;
+  const size_t row = static_cast<size_t>(segment.first + position - segment.position);
+  return buffers_.delta.rows + row * buffers_.delta.row_stride;
 }
 
 // Convolves every row and norms its queries and keys; a unit is one key head of a row and an equal share of the values.

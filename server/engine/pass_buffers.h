@@ -80,7 +80,9 @@ constexpr float kDeltaEpsilon = 1e-6f;  // of the norm by length of queries and 
 struct DeltaBuffers {
   void plan(Arena& arena, const Config& config, size_t count) {
     const DeltaShape& shape = config.delta;
-    const auto padded = [](int values) { return static_cast<size_t>((values + kPanelRows - 1) / kPanelRows * kPanelRows); };
+    const auto padded = [](int values) {
+      return static_cast<size_t>((values + kPanelRows - 1) / kPanelRows * kPanelRows);
+    };
     row_stride = padded(shape.width());
     z_stride = padded(shape.value_width());
     gate_stride = padded(shape.value_heads);
