@@ -103,21 +103,29 @@ class Memory(ctypes.Structure):
     )
 
 
+class Work(ctypes.Structure):
+    """assay_work: what a part of a step reads, writes and computes."""
+
+    _fields_ = (
+        ("bytes", ctypes.c_uint64),
+        ("int8_operations", ctypes.c_uint64),
+        ("half_operations", ctypes.c_uint64),
+        ("vector_operations", ctypes.c_uint64),
+    )
+
+
 class StepCost(ctypes.Structure):
-    """assay_step_cost: a step's shape, and what it reads and computes."""
+    """assay_step_cost: a step's shape, and the work of its parts."""
 
     _fields_ = (
         ("sequences", ctypes.c_int32),
         ("rows", ctypes.c_int32),
         ("position", ctypes.c_int32),
         ("logits", ctypes.c_int32),
-        ("weight_bytes", ctypes.c_uint64),
-        ("kv_bytes", ctypes.c_uint64),
-        ("state_bytes", ctypes.c_uint64),
-        ("activation_bytes", ctypes.c_uint64),
-        ("int8_operations", ctypes.c_uint64),
-        ("half_operations", ctypes.c_uint64),
-        ("vector_operations", ctypes.c_uint64),
+        ("products", Work),
+        ("attention", Work),
+        ("delta", Work),
+        ("between", Work),
     )
 
 

@@ -1,8 +1,9 @@
 """What GPUs are said to do: the published figures of `cards.toml`, and how long a step takes at them.
 
-Contract: nothing here was measured. A step at the published figures takes at least as long as its slowest
-unit: memory, the matrix units (which do int8 and halves in turn) or the vector units. The same with each
-figure multiplied by an assumed share is what a plan expects.
+Contract: nothing here was measured. The parts of a step follow one another, and each takes at least as long
+as its slowest unit: memory, the matrix units (which do int8 and halves in turn) or the vector units. At the
+published figures that is a bound; the same with each figure multiplied by an assumed share is what a plan
+expects. Launches, and chains that wait for each other, are not counted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.plan import Cost
+from server.plan import Cost, Part
 
 TABLE = Path(__file__).parent / "cards.toml"
 GIB = 1 << 30
@@ -45,13 +46,16 @@ class Card:
         return self.memory_gib * GIB
 
     def seconds(self, cost: Cost, shares: Shares) -> float:
-        """Return what a cost takes at these shares of the figures, all units working beside each other."""
-        moved = cost.moved_bytes / (self.bytes_per_s * shares.bandwidth)
+        """Return what a cost takes at these shares of the figures, one part after the other."""
+        return sum(self._part_seconds(part, shares) for part in cost.parts)
+
+    def _part_seconds(self, part: Part, shares: Shares) -> float:
+        moved = part.bytes / (self.bytes_per_s * shares.bandwidth)
         matrix = (
-            cost.int8_operations / self.int8_operations_per_s
-            + cost.half_operations / self.half_operations_per_s
+            part.int8_operations / self.int8_operations_per_s
+            + part.half_operations / self.half_operations_per_s
         ) / shares.matrix
-        vector = cost.vector_operations / (self.vector_operations_per_s * shares.vector)
+        vector = part.vector_operations / (self.vector_operations_per_s * shares.vector)
         return max(moved, matrix, vector)
 
 

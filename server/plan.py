@@ -62,30 +62,43 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What one step, or several, read and compute."""
+class Part:
+    """What a part of a step, or of several, reads, writes and computes."""
 
-    weight_bytes: int = 0
-    kv_bytes: int = 0
-    state_bytes: int = 0
-    activation_bytes: int = 0
+    bytes: int = 0
     int8_operations: int = 0  # on matrix units
     half_operations: int = 0  # on matrix units, summed in floats
     vector_operations: int = 0  # lanes of instructions, two each
 
+    def __add__(self, other: Part) -> Part:
+        return Part(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one step, or several, cost; the parts follow one another."""
+
+    products: Part = Part()  # of weights, each read once a step
+    attention: Part = Part()  # with keys and values
+    delta: Part = Part()  # gated delta layers, with their state
+    between: Part = Part()  # what goes from one operation to the next
+
     @property
-    def moved_bytes(self) -> int:
-        """Everything that is read or written."""
-        return self.weight_bytes + self.kv_bytes + self.state_bytes + self.activation_bytes
+    def parts(self) -> tuple[Part, ...]:
+        """All of them."""
+        return self.products, self.attention, self.delta, self.between
+
+    @property
+    def total(self) -> Part:
+        """Their sum."""
+        return self.products + self.attention + self.delta + self.between
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, name) + getattr(other, name) for name in COUNTED))
+        return Cost(*(mine + theirs for mine, theirs in zip(self.parts, other.parts, strict=True)))
 
 
-COUNTED = (
-    *("weight_bytes", "kv_bytes", "state_bytes", "activation_bytes"),
-    *("int8_operations", "half_operations", "vector_operations"),
-)
+COUNTED = ("bytes", "int8_operations", "half_operations", "vector_operations")
+PARTS = ("products", "attention", "delta", "between")
 MEMORY = tuple(Memory.__dataclass_fields__)
 
 
@@ -120,7 +133,11 @@ def plan(
         target.position, target.logits = step.position, step.logits
     library.plan(options, memory, native)
     found = Memory(*(getattr(memory, name) for name in MEMORY))
-    return found, [Cost(*(getattr(each, name) for name in COUNTED)) for each in native]
+    return found, [Cost(*(_part(getattr(each, name)) for name in PARTS)) for each in native]
+
+
+def _part(work: abi.Work) -> Part:
+    return Part(*(getattr(work, name) for name in COUNTED))
 
 
 def with_kept(model: Path | Checkpoint, holding: Holding, most: int, memory_bytes: int) -> Holding:

@@ -206,13 +206,13 @@ def _work_lines(report: Report) -> Iterator[str]:
         f"{assumed.matrix:.2f}, vector {card.vector_operations_per_s / 1e12:,.1f} x {assumed.vector:.2f} T/s)"
     )
     yield (
-        f"  {'a token of':<22}{'MB':>9}{'weights':>9}{'kv':>9}{'state':>8}{'other':>8}"
+        f"  {'a token of':<22}{'MB':>9}{'weights':>9}{'kv':>9}{'state':>8}{'between':>8}"
         f"{'int8 G':>9}{'half G':>8}{'vec. G':>8}{'publ.':>9}{'assumed':>9}"
     )
     for work in report.works:
-        cost, tokens = work.cost, work.tokens
-        sizes = (cost.moved_bytes, cost.weight_bytes, cost.kv_bytes, cost.state_bytes, cost.activation_bytes)
-        counts = (cost.int8_operations, cost.half_operations, cost.vector_operations)
+        total, tokens = work.cost.total, work.tokens
+        sizes = (total.bytes, *(part.bytes for part in work.cost.parts))
+        counts = (total.int8_operations, total.half_operations, total.vector_operations)
         rates = (work.tokens_per_s(card, Shares()), work.tokens_per_s(card, assumed))
         yield (
             f"  {work.name:<22}"

@@ -150,20 +150,25 @@ typedef struct assay_memory {
   uint64_t state_bytes_per_slot;
 } assay_memory;
 
-/* What a step reads and computes: `sequences` of `rows` tokens each behind `position` others, and `logits`
- * rows of logits, of which the rest is counted. */
+/* What a part of a step reads, writes and computes. */
+typedef struct assay_work {
+  uint64_t bytes;
+  uint64_t int8_operations;   /* on matrix units */
+  uint64_t half_operations;   /* on matrix units, summed in floats */
+  uint64_t vector_operations; /* lanes of instructions, two each, as peaks of multiply-adds count them */
+} assay_work;
+
+/* A step of `sequences` of `rows` tokens each behind `position` others, and `logits` rows of logits; of these
+ * the rest is counted. */
 typedef struct assay_step_cost {
   int32_t sequences;
   int32_t rows;
   int32_t position;
   int32_t logits;
-  uint64_t weight_bytes;
-  uint64_t kv_bytes;
-  uint64_t state_bytes;
-  uint64_t activation_bytes;
-  uint64_t int8_operations;   /* on matrix units */
-  uint64_t half_operations;   /* on matrix units, summed in floats */
-  uint64_t vector_operations; /* lanes of instructions, two each, as peaks of multiply-adds count them */
+  assay_work products;  /* of weights, each read once */
+  assay_work attention; /* with keys and values */
+  assay_work delta;     /* gated delta layers, with their state */
+  assay_work between;   /* what goes from one operation to the next */
 } assay_step_cost;
 
 /* Counts, from the file's header alone, what a CUDA device needs for a model, and what each of `steps` costs it; no

@@ -65,7 +65,8 @@ void require_fit(const MemoryPlan& plan, uint64_t available, uint64_t limit) {
   const bool fits = plan.engine() <= available, allowed = limit == 0 || plan.total() <= limit;
   if (fits && allowed) return;
   const std::string parts = "weights " + gibibytes(plan.weights) + ", keys and values " + gibibytes(plan.cache) +
-                            (plan.state == 0 ? "" : ", state " + gibibytes(plan.state)) + ", workspace " + gibibytes(plan.workspace) + ", graphs " + gibibytes(plan.graphs);
+                            (plan.state == 0 ? "" : ", recurrent state " + gibibytes(plan.state)) + ", workspace " +
+                            gibibytes(plan.workspace) + ", graphs " + gibibytes(plan.graphs);
   if (!fits) {
     throw Error(ASSAY_NO_MEMORY, "it takes " + gibibytes(plan.engine()) + " of device memory (" + parts + "), and " +
                                      gibibytes(available) + " are free");

@@ -39,13 +39,10 @@ void count(const DeviceWeights& weights, const Config& config, const Holding& ho
   }
   const StepCost cost =
       step_cost(weights, config, holding.kv, {step.sequences, step.rows, step.position, step.logits});
-  step.weight_bytes = cost.weight_bytes;
-  step.kv_bytes = cost.kv_bytes;
-  step.state_bytes = cost.state_bytes;
-  step.activation_bytes = cost.activation_bytes;
-  step.int8_operations = cost.int8_operations;
-  step.half_operations = cost.half_operations;
-  step.vector_operations = cost.vector_operations;
+  step.products = cost.products;
+  step.attention = cost.attention;
+  step.delta = cost.delta;
+  step.between = cost.between;
 }
 
 }  // namespace

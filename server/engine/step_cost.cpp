@@ -10,12 +10,30 @@ namespace assay {
 namespace {
 
 constexpr int kTileTokens = 8;  // rows of activations that a matrix unit takes at once
-// Of a block of 32 columns, a row of the matrix and one of activations:
-constexpr double kDots = 8;         // dp4a of the decode form
-constexpr double kScaled = 4;       // to a float, times the scale, a minimum, to the sum
-constexpr double kRefined = 2;      // a residual's dot to a float, and added
 constexpr double kScoreLanes = 16;  // of a score: scale, largest, exponential, two halves, sum
 constexpr int kTimesAsHalves = 2;   // queries and weights are two halves each
+
+// Instructions that a block of 32 columns takes, of one row of the matrix and one of activations.
+struct Instructions {
+  double decode;
+  double prefill;
+};
+
+constexpr Instructions kRefined = {24, 112 / 32.0};  // more, where the block is
+
+Instructions instructions(TensorType type) {
+  switch (type) {
+    case TensorType::q4_k:
+    case TensorType::q5_k:
+      return {79, 236 / 32.0};
+    case TensorType::q6_k:
+      return {99, 265 / 32.0};
+    case TensorType::nvfp4:
+      return {135, 265 / 32.0};
+    default:
+      return {66, 209 / 32.0};
+  }
+}
 
 // Adds up one step.
 class Counter {
@@ -29,15 +47,16 @@ class Counter {
   // Rows of activations times a matrix, `refined` being the share of their blocks that is.
   void matrix(const MatrixPlan& matrix, double rows, double refined) {
     const double products = static_cast<double>(matrix.rows) * matrix.columns * rows;
-    weight_bytes_ += static_cast<double>(matrix.bytes());
+    products_.bytes += static_cast<double>(matrix.bytes());
+    const Instructions each = instructions(matrix.type);
     if (is_float(matrix.type)) {
-      vector_ += products;
+      products_.vector += products;
     } else if (rows <= kMostDecodeRows) {
-      vector_ += products / kBlock * (kDots * (1 + refined) + kScaled + kRefined * refined);
+      products_.vector += products / kBlock * (each.decode + kRefined.decode * refined);
     } else {
       const double twice = 1 - std::pow(1 - refined, kTileTokens);
-      int8_ += 2 * products * (1 + twice);
-      vector_ += products / kBlock * (kScaled + kRefined * twice);
+      products_.int8 += 2 * products * (1 + twice);
+      products_.vector += products / kBlock * (each.prefill + kRefined.prefill * twice);
     }
     moved(rows * matrix.rows * sizeof(float));
   }
@@ -58,9 +77,11 @@ class Counter {
     const double seen = shape_.position + (shape_.rows + 1) / 2.0;  // by a row, in the mean
     const double pairs = group * (shape_.rows == 1 ? 1 : shape_.rows);
     const double tiles = std::ceil(pairs / kTileQueries) * shape_.sequences * config_.kv_heads;
-    half_ += tiles * kTileQueries * seen * config_.head_dim * 2 * 2 * kTimesAsHalves;
-    vector_ += tiles * kTileQueries * seen * kScoreLanes;
-    kv_bytes_ += (tiles * seen + rows_ * config_.kv_heads) * head_bytes;
+    attention_.half += tiles * kTileQueries * seen * config_.head_dim * 2 * 2 * kTimesAsHalves;
+    attention_.vector += tiles * kTileQueries * seen * kScoreLanes;
+    // Tiles of one block of threads read the same keys and values together.
+    const double reads = shape_.rows == 1 ? tiles : std::ceil(tiles / (config_.head_dim > 128 ? 2 : 4));
+    attention_.bytes += (reads * seen + rows_ * config_.kv_heads) * head_bytes;
     moved(rows_ * (config_.q_width() + 2.0 * config_.kv_width()) * 2 * sizeof(float));
   }
 
@@ -71,35 +92,37 @@ class Counter {
     const double values = shape.value_width(), keys = shape.key_width(), seen = kDeltaChunk / 2.0;
     const double state = values * shape.key_dim;
     const double written = std::min(1.0, static_cast<double>(shape_.rows) / kDeltaChunk);
-    state_bytes_ += shape_.sequences * sizeof(float) *
+    delta_.bytes += shape_.sequences * sizeof(float) *
                     (state * (1 + written) + seen * (values + keys) +
                      (kept_rows(shape.conv) - kRewind) * static_cast<double>(shape.width()));
     // A row: S with key and query, its part of the chunk's sum to S, the chunk's keys and what was written.
-    vector_ += rows_ * (3 * state + 2 * seen * (values + shape.value_heads * static_cast<double>(shape.key_dim)) +
-                        static_cast<double>(shape.conv) * shape.width());
+    delta_.vector += rows_ * (3 * state + 2 * seen * (values + shape.value_heads * static_cast<double>(shape.key_dim)) +
+                              static_cast<double>(shape.conv) * shape.width());
     moved(rows_ * (5.0 * shape.width() + 2 * values) * sizeof(float));
   }
 
-  StepCost total() const {
-    const auto whole = [](double value) { return static_cast<uint64_t>(value); };
-    // One instruction a lane is two operations.
-    return {whole(weight_bytes_),     whole(kv_bytes_), whole(state_bytes_),
-            whole(activation_bytes_), whole(int8_),     whole(half_),
-            whole(2 * vector_)};
-  }
-
-  double rows() const { return rows_; }
+  StepCost total() const { return {products_.whole(), attention_.whole(), delta_.whole(), between_.whole()}; }
 
  private:
+  struct Sum {
+    double bytes = 0, int8 = 0, half = 0, vector = 0;
+
+    assay_work whole() const {
+      // One instruction a lane is two operations.
+      return {static_cast<uint64_t>(bytes), static_cast<uint64_t>(int8), static_cast<uint64_t>(half),
+              static_cast<uint64_t>(2 * vector)};
+    }
+  };
+
   void moved(double bytes) {
-    if (!decode_) activation_bytes_ += bytes;
+    if (!decode_) between_.bytes += bytes;
   }
 
   const Config& config_;
   double rows_;
   bool decode_;
   StepShape shape_;
-  double weight_bytes_ = 0, kv_bytes_ = 0, state_bytes_ = 0, activation_bytes_ = 0, int8_ = 0, half_ = 0, vector_ = 0;
+  Sum products_, attention_, delta_, between_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server import cards, planning
-from server.plan import Cost, Holding, Step, plan
+from server.plan import Cost, Holding, Part, Step, plan
 from server.random_model import RandomModel
 
 MODEL = RandomModel(
@@ -65,14 +65,16 @@ def test_a_step_reads_the_weights_once_and_multiplies_them_by_every_token(model:
         0,
         [Step(1, 1, 0, 1), Step(8, 1, 0, 8), Step(1, 512, 0, 0), Step(1, 1, 4000, 1)],
     )
-    assert one.weight_bytes == eight.weight_bytes == weights
-    assert prompt.weight_bytes == parameters // 32 * 20
-    assert one.int8_operations == 0 < one.vector_operations
-    # Eight dots, and no more than six other steps, of a block of a row.
-    least = 2 * (parameters + head) // 32 * 8
-    assert least < one.vector_operations < least * 14 / 8 * 2
-    assert 2 * parameters * 512 < prompt.int8_operations <= 2 * 2 * parameters * 512
-    assert deep.kv_bytes - one.kv_bytes == 4000 * 2 * 2 * 64 * 2 * MODEL.layers
+    assert one.products.bytes == eight.products.bytes == weights
+    assert prompt.products.bytes == parameters // 32 * 20
+    assert one.products.int8_operations == 0
+    # 66 instructions of a block of a row, and more where it is refined: everywhere before the head.
+    least = 2 * 66 * (parameters + head) // 32
+    assert least + 2 * 24 * head // 32 < one.products.vector_operations < least * 90 / 66
+    assert 2 * parameters * 512 < prompt.products.int8_operations <= 2 * 2 * parameters * 512
+    assert deep.attention.bytes - one.attention.bytes == 4000 * 2 * 2 * 64 * 2 * MODEL.layers
+    assert one.delta == Part()
+    assert deep.total == deep.products + deep.attention + deep.delta + deep.between
 
 
 def test_a_prompt_is_the_sum_of_its_passes_and_every_rate_is_below_the_published_one(model: Path) -> None:
@@ -84,11 +86,12 @@ def test_a_prompt_is_the_sum_of_its_passes_and_every_rate_is_below_the_published
         0,
         [Step(1, 512, at, int(at == 3584)) for at in range(0, 4096, 512)],
     )
-    assert works["prompt of 4,096"]["kv_bytes"] == sum(each.kv_bytes for each in passes)
-    assert works["prompt of 4,096"]["weight_bytes"] == sum(each.weight_bytes for each in passes)
+    for part in ("products", "attention", "between"):
+        total = sum(getattr(each, part).bytes for each in passes)
+        assert works["prompt of 4,096"][part]["bytes"] == total
     for work in works.values():
         assert 0 < work["tokens_per_s_at_assumed"] < work["tokens_per_s_at_published"]
-        assert work["tokens_per_s_at_published"] <= 936e9 * work["tokens"] / work["weight_bytes"]
+        assert work["tokens_per_s_at_published"] <= 936e9 * work["tokens"] / work["products"]["bytes"]
 
 
 def test_the_text_tells_the_same(model: Path) -> None:
@@ -131,13 +134,17 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         planning.size_bytes(f"{text}?")
 
 
-def test_a_card_takes_as_long_as_its_slowest_unit() -> None:
+def test_a_part_takes_as_long_as_its_slowest_unit_and_parts_follow_one_another() -> None:
     table, assumed = cards.read()
     card = table["rtx-3090"]
-    assert card.seconds(Cost(weight_bytes=936 * 10**9), cards.Shares()) == pytest.approx(1)
-    assert card.seconds(Cost(weight_bytes=936 * 10**9), assumed) == pytest.approx(1 / assumed.bandwidth)
-    both = Cost(int8_operations=284 * 10**12, half_operations=71 * 10**12, kv_bytes=936 * 10**9)
-    assert card.seconds(both, cards.Shares()) == pytest.approx(2)  # one after the other on the matrix units
+    read = Cost(products=Part(bytes=936 * 10**9))
+    assert card.seconds(read, cards.Shares()) == pytest.approx(1)
+    assert card.seconds(read, assumed) == pytest.approx(1 / assumed.bandwidth)
+    both = Part(bytes=936 * 10**9, int8_operations=284 * 10**12, half_operations=71 * 10**12)
+    assert card.seconds(Cost(products=both), cards.Shares()) == pytest.approx(
+        2
+    )  # one after the other on the matrix units
+    assert card.seconds(Cost(products=both, attention=both), cards.Shares()) == pytest.approx(4)
     for each in table.values():
         assert (
             each.bytes_per_s
