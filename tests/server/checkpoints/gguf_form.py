@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as Kind
 from gguf import GGUFWriter
-from gguf.quants import quantize
 
-from tests.server.checkpoints.blocks import random_blocks
+from tests.server.engine.kquants import quantize
 
 Floats = npt.NDArray[np.float32]
 Values = Mapping[str, Floats]
@@ -65,19 +64,16 @@ def write_gguf(config: Mapping[str, object], values: Values, path: Path, kind: K
         config: config.json, as the public implementation saves it.
         values: Of every tensor, by the public implementation's name.
         path: The file.
-        kind: Of the matrices. K-quants, which no package here makes of values, are random blocks.
+        kind: Of the matrices.
     """
     text = config.get("text_config", config)
     assert isinstance(text, Mapping)
     arch = {"llama": "llama", "qwen3": "qwen3", "qwen3_5_text": "qwen35"}[str(text["model_type"])]
     writer = GGUFWriter(path, arch)
     _metadata(writer, text, arch)
-    random = np.random.default_rng(5)
     for name, array in gguf_values(text, values, arch).items():
         if array.ndim == 1 or name.endswith("conv1d.weight"):
             writer.add_tensor(name, array)
-        elif kind in (Kind.Q4_K, Kind.Q5_K, Kind.Q6_K):
-            writer.add_tensor(name, random_blocks(kind, array.shape, random), raw_dtype=kind)
         else:
             writer.add_tensor(name, quantize(array, kind), raw_dtype=kind)
     writer.write_header_to_file()
