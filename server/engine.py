@@ -111,7 +111,7 @@ class Engine:
             kept_slots: of the slots, those that together hold no more than `kept_positions`.
             kept_positions: a device has memory for no more; the CPU takes memory as it is written to.
             memory_bytes: of a device, that may be taken in all; 0: what is free.
-            progress: called with the bytes of weights that are loaded and those of all of them.
+            progress: called with the bytes of weights that a device has and those of all of them.
 
         Raises:
             EngineError: the model is not one this engine can serve, or memory is short; says why.

@@ -82,7 +82,7 @@ typedef struct assay_tensor_source {
   float factor;     /* above 0; 1 where the storage has none */
 } assay_tensor_source;
 
-/* Called from assay_open while weights are loaded: so many bytes of the file's are done. */
+/* Called from assay_open while weights go to a device: so many bytes of the file's are done. */
 typedef void (*assay_progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
 
 typedef struct assay_options {
