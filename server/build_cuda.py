@@ -34,6 +34,7 @@ _VIRTUAL = "compute_80"
 _SHARED_SOURCES = (
     "config.cpp",
     "dequantise.cpp",
+    "dequantise_abi.cpp",
     "description.cpp",
     "device_weights.cpp",
     "gguf.cpp",

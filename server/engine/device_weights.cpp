@@ -21,7 +21,8 @@ class DeviceWeights::Finder {
   VectorPlan vector(const std::string& name, int columns, VectorKind kind = VectorKind::plain, int rows = 1) {
     const Tensor& tensor = take(name, columns, rows);
     if (tensor.type != TensorType::f32 && tensor.type != TensorType::f16 && tensor.type != TensorType::bf16) {
-      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name + "; norms and other vectors must be F32, F16 or BF16");
+      unsupported("tensor " + quoted(name) + " is " + traits(tensor.type).name +
+                  "; norms and other vectors must be F32, F16 or BF16");
     }
     const VectorPlan vector{&tensor, columns * rows, kind};
     weights_.piece_bytes_ = std::max(weights_.piece_bytes_, vector.bytes());

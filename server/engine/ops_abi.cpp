@@ -3,7 +3,6 @@
 
 #include "assay_ops.h"
 #include "border.h"
-#include "dequantise.h"
 #include "isa.h"
 #include "mapping.h"
 
@@ -55,17 +54,6 @@ void write_blocks(const Ops& ops, KvType type, const float* keys, const float* v
 }
 
 }  // namespace
-
-int32_t assay_op_dequantise(uint32_t type, float factor, const uint8_t* row, int32_t columns, float* out) {
-  return guarded(nullptr, 0, [&] {
-    const TensorType kind = static_cast<TensorType>(type);
-    const TypeTraits stored = traits(kind);
-    if (columns < 0 || static_cast<uint32_t>(columns) % stored.block_values != 0) {
-      bad_argument("a row that is no whole number of blocks");
-    }
-    dequantise(kind, factor, row, columns, out);
-  });
-}
 
 int32_t assay_op_embed(const char* isa, uint32_t type, float factor, const uint8_t* table, int32_t rows,
                        int32_t columns, int32_t token, float* out) {

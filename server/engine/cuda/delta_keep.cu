@@ -7,7 +7,8 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
-    keep_rows(const float* __restrict__ given, int stride, const float* __restrict__ x, DeltaView view, DeltaPass pass) {
+    keep_rows(const float* __restrict__ given, int stride, const float* __restrict__ x, DeltaView view,
+              DeltaPass pass) {
   const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const DeltaSegment segment = pass.segments[pass.segment_of[row]];
   const int position = segment.position + row - segment.first, last = segment.position + segment.count - 1;
@@ -21,7 +22,9 @@ __global__ void __launch_bounds__(kThreads)
     const int width = view.shape.key_dim, all = view.shape.key_heads * width;
     const float* from = x + static_cast<int64_t>(row) * view.channels + all;
     float* const to = slot + view.at.keys + position % kDeltaChunk * width;
-    for (int i = thread; i < all; i += kThreads) to[static_cast<int64_t>(i / width) * kDeltaChunk * width + i % width] = from[i];
+    for (int i = thread; i < all; i += kThreads) {
+      to[static_cast<int64_t>(i / width) * kDeltaChunk * width + i % width] = from[i];
+    }
   }
 }
 

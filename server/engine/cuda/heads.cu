@@ -1,4 +1,5 @@
-// head norm, rope and kv_write: the heads of each row, rotated in place and put into the cache; one block of threads a row.
+// head norm, rope and kv_write: the heads of each row, normed and rotated in place and put into the cache; one block
+// of threads a row.
 //
 // A warp takes a query or key head: it is normed where the model does so, and rope turns
 // pairs of its first rope_dim values by the angles of the row's position: the interleaved

@@ -128,8 +128,8 @@ int32_t assay_op_delta(const char* isa, int32_t key_heads, int32_t value_heads, 
       if (cuts[i] < 1 || cuts[i] > rows - position) bad_argument("cuts that are not the rows");
       const OnePass pass(bench, position, cuts[i], base);
       const float* part = x.data() + size_of(position) * channels;
-      delta(part, gates.data() + size_of(position) * heads, layer.view, pass.pass, result.data() + size_of(position) * width,
-            bench.stream());
+      delta(part, gates.data() + size_of(position) * heads, layer.view, pass.pass,
+            result.data() + size_of(position) * width, bench.stream());
       delta_keep(part, shape.width(), part, layer.view, pass.pass, bench.stream());
       position += cuts[i];
       base = (position - 1) / kDeltaChunk * kDeltaChunk;

@@ -7,7 +7,8 @@ namespace assay::cuda {
 // Gives what a plan names a place in the arena and has it uploaded there.
 class Weights::Loader {
  public:
-  Loader(const DeviceWeights& planned, const Config& config, const Stream& stream, const Progress& progress, Weights& weights)
+  Loader(const DeviceWeights& planned, const Config& config, const Stream& stream, const Progress& progress,
+         Weights& weights)
       : upload_(planned, config, stream, progress), weights_(weights) {}
 
   const float* vector(const VectorPlan& planned) {
