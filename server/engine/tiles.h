@@ -13,7 +13,9 @@ constexpr int kPlaneBytes = kTileRows * 16;  // sixteen bytes of each row
 
 constexpr size_t kDeviceAlignment = 256;  // of an array among others in one allocation
 
-constexpr size_t aligned_bytes(size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
+constexpr size_t aligned_bytes(size_t bytes) {
+  return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+}
 
 constexpr bool is_float(TensorType type) {
   return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;

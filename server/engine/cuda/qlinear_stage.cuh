@@ -43,7 +43,8 @@ struct Stage {
 template <TensorType kType>
 class Feed {
  public:
-  __device__ Feed(const Matrix& matrix, const Activations& in, Shared<uint4> words) : matrix_(matrix), in_(in), words_(words) {
+  __device__ Feed(const Matrix& matrix, const Activations& in, Shared<uint4> words)
+      : matrix_(matrix), in_(in), words_(words) {
     const int groups = block_count(matrix.columns) / Form::kGroup;
     const int first_tile = static_cast<int>(blockIdx.x) * kStageTiles, last_tile = tile_count(matrix.rows) - 1;
 #pragma unroll

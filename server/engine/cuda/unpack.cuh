@@ -84,8 +84,9 @@ struct Header {
       return {static_cast<float>(static_cast<int8_t>(pair)) * unit,
               static_cast<float>(static_cast<int8_t>(pair >> 8)) * unit};
     }
+    constexpr bool kMinimum = Layout<kType>::kMinimum;
     const float scale = half_value(static_cast<uint16_t>(words[0])) * kUnit<kType>;
-    return {scale, Layout<kType>::kScaling == Scaling::minimum ? half_value(static_cast<uint16_t>(words[0] >> 16)) : 0.0f};
+    return {scale, kMinimum ? half_value(static_cast<uint16_t>(words[0] >> 16)) : 0.0f};
   }
 };
 
