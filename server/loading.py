@@ -18,7 +18,7 @@ from server.engine import Engine, EngineArgumentError, EngineError, EngineMemory
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.gpu_speed import Measure
 from server.grammar import GrammarCompiler
-from server.guesser import Opened, Speculation, open_guesser
+from server.guesser import NGRAM, Opened, Speculation, open_guesser
 from server.metrics import Metrics
 from server.origin import find_origin
 from server.plan import Holding, plan, with_kept
@@ -102,8 +102,17 @@ def _kept_slots(options: ModelOptions, model: Path | Checkpoint) -> int:
     holding = Holding(options.slots, options.context, options.kv, kept_tokens=options.kept_tokens)
     free = Measure(built(options.device).library).device().free_bytes
     room = free + plan(model, holding, 0, [])[0].driver_bytes
-    limit = min(room, options.memory_bytes or room)
+    limit = max(min(room, options.memory_bytes or room) - _draft_bytes(options), 0)
     return with_kept(model, holding, min(KEPT_SLOTS, MOST_SLOTS - options.slots), limit).kept_slots
+
+
+def _draft_bytes(options: ModelOptions) -> int:
+    """Return what a small model that guesses takes of a GPU, beside the one it guesses for."""
+    if options.speculation is None or options.speculation.guesser == NGRAM:
+        return 0
+    draft = find_origin(Path(options.speculation.guesser)).model
+    memory, _ = plan(draft, Holding(options.slots), 0, [])
+    return memory.total_bytes - memory.driver_bytes
 
 
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:

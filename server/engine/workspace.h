@@ -32,7 +32,8 @@ struct QueryTile {
   int32_t count;
 };
 
-// How a model is held. `kept` of the slots hold `kept_positions` together at most; every other one may fill its context.
+// How a model is held. `kept` of the slots hold `kept_positions` together at most; every other one may fill its
+// context.
 struct Holding {
   KvType kv;
   int slots;

@@ -16,6 +16,7 @@ from server.engine import Chunk, EngineArgumentError, EngineError
 from server.engine import Engine as AnyEngine
 from server.errors import StartError
 from server.gpu_speed import Measure
+from server.guesser import Speculation
 from server.loading import ModelOptions, load
 from server.metrics import Metrics
 from server.plan import Holding, Memory, plan
@@ -132,12 +133,18 @@ def test_as_many_ended_answers_are_kept_as_there_is_room_for(
     monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
     holding = Holding(slots=8, kept_tokens=16384)
 
-    def kept(memory_bytes: int) -> int:
-        options = ModelOptions(tiny_path, "tiny", device="cuda", memory_bytes=memory_bytes)
+    def kept(memory_bytes: int, guesser: str | None = None) -> int:
+        speculation = None if guesser is None else Speculation(guesser)
+        options = ModelOptions(
+            tiny_path, "tiny", device="cuda", memory_bytes=memory_bytes, speculation=speculation
+        )
         return loading._kept_slots(options, tiny_path)
 
     five = planned(tiny_path, replace(holding, kept_slots=5)).total_bytes
     assert (kept(0), kept(five), kept(five - 1), kept(1)) == (24, 5, 4, 0)
+    draft = planned(tiny_path, Holding(slots=8))
+    beside = five + draft.total_bytes - draft.driver_bytes
+    assert (kept(beside, str(tiny_path)), kept(beside - 1, str(tiny_path)), kept(five, "ngram")) == (5, 4, 5)
 
 
 def test_more_than_the_device_has_is_refused_with_the_numbers(tmp_path: Path) -> None:
