@@ -45,6 +45,7 @@ _SHARED_SOURCES = (
     "plan_abi.cpp",
     "rope_row_abi.cpp",
     "row_source.cpp",
+    "rows_abi.cpp",
     "run.cpp",
     "step_cost.cpp",
     "tensor_type.cpp",
