@@ -82,10 +82,10 @@ class PrefixCache:
         if self._engine.rewindable(slot) and len(self._idle) > 1 and len(tokens) <= self._kept_tokens:
             copy = next(iter(self._idle))
             self._forget(copy)
+            self._bound(len(tokens))
             self._engine.fork(slot, copy, len(tokens))
             self._tree.insert(copy, tokens)
             self._idle.move_to_end(copy)
-            self._bound()
 
     def end(self, slot: int, tokens: Sequence[int], *, more: bool = False) -> None:
         """A slot becomes idle, holding these tokens, and perhaps more behind them that nobody is to find.
@@ -104,9 +104,9 @@ class PrefixCache:
             self._idle.move_to_end(slot, last=False)
         self._bound()
 
-    def _bound(self) -> None:
-        """Forget the least recently used until what idle slots keep is within its bound."""
-        kept = sum(self._tree.length(each) for each in self._idle)
+    def _bound(self, more: int = 0) -> None:
+        """Forget the least recently used until what idle slots keep, and so many `more`, is in bounds."""
+        kept = more + sum(self._tree.length(each) for each in self._idle)
         for each in list(self._idle):
             if kept <= self._kept_tokens:
                 break

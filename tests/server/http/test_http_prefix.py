@@ -110,6 +110,57 @@ def test_the_same_prompt_again_and_its_continuation_are_found() -> None:
     assert (length, engine.held[cold]) == (0, [])
 
 
+class Stateful(Lists):
+    """Lists of a model with a state: only the last two lengths, or none, can be gone back to."""
+
+    def fork(self, source: int, slot: int, positions: int) -> None:
+        assert positions == 0 or positions >= self.rewindable(source), "a state of long ago"
+        super().fork(source, slot, positions)
+
+    def rewindable(self, slot: int) -> int:
+        return max(0, len(self.held[slot]) - 2)
+
+
+def test_a_prompt_is_found_again_where_the_answer_has_moved_the_state_on() -> None:
+    engine = Stateful(4)
+    cache = PrefixCache(engine, 1000)
+    prompt = list(range(100))
+    first, _ = cache.begin(prompt, use=True)
+    engine.held[first] = list(prompt)
+    cache.share(first, prompt)
+    engine.held[first] += [7] * 50
+    again, length = cache.begin(prompt, use=True)
+    assert (again != first, length) == (True, 99), "from the copy that was kept while the answer went on"
+    longer, length = cache.begin([*prompt, 7, 7, 7, 8], use=True)
+    assert length in (0, 100), "nothing between the prompt and the answer's end can be had"
+    for slot in (first, again, longer):
+        cache.end(slot, engine.held[slot])
+    whole, length = cache.begin([*prompt, *[7] * 50, 9], use=True)
+    assert (whole, length) == (first, 150), "goes on where the answer ended"
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests, st.integers(0, 200))
+def test_slots_with_a_state_are_never_asked_for_what_they_cannot_give(
+    requests: list[tuple[list[int], bool, int]], kept: int
+) -> None:
+    engine = Stateful(4)
+    cache = PrefixCache(engine, kept)
+    busy: list[tuple[int, list[int]]] = []
+    for prompt, use, ending in requests:
+        if len(busy) == 2:  # two slots more than answers at once
+            slot, tokens = busy.pop(ending % 2)
+            cache.end(slot, [] if ending == 3 else tokens)
+        slot, length = cache.begin(prompt, use=use)
+        assert engine.held[slot] == prompt[:length]
+        engine.held[slot] = list(prompt)
+        cache.share(slot, prompt)
+        idle = [each for each in range(4) if each != slot and each not in [other for other, _ in busy]]
+        assert sum(len(engine.held[each]) for each in idle) <= kept
+        engine.held[slot] += [2] * ending
+        busy.append((slot, list(engine.held[slot])))
+
+
 class Failing(Lists):
     """Lists that fail to fork when told so."""
 
