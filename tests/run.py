@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -97,6 +98,8 @@ def pytest(selection: str, extra: Sequence[str]) -> int:
 
 def main() -> int:
     """Run it all and return the exit code."""
+    # What is started in the background of a shell ignores Ctrl-C, and so would all that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(
         prog="eval/scripts/test", description="Run every check of the repository."
     )

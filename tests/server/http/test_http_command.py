@@ -329,8 +329,12 @@ def test_an_unsafe_key_file_or_an_open_address_is_refused(model_path: Path, tmp_
 
 
 def test_numbers_that_no_engine_has_are_refused_as_they_were_typed(model_path: Path) -> None:
-    code, said = refused(str(model_path), "--port", "0", "--slots", "1001")
-    assert (code, "1001 answers at once and 24 kept" in said) == (2, True)
+    for words, told in (
+        (("--slots", "1001", "--kept-slots", "24"), "1001 answers at once and 24 kept"),
+        (("--slots", "1025"), "1025 answers at once and 0 kept"),
+    ):
+        code, said = refused(str(model_path), "--port", "0", *words)
+        assert (code, told in said) == (2, True)
     for option in ("--threads", "--context"):
         code, said = refused(str(model_path), "--port", "0", option, str(2**32 + 2))
         assert (code, f"{2**32 + 2} is no 32-bit number" in said) == (2, True)
