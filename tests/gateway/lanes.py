@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from scripted_target import Upstream, numbered
 
 from assay.gateway import Gateway, OpenLane, Pool, Spent
 from assay.run.endpoint import Endpoint
@@ -93,3 +94,14 @@ async def until(state: Callable[[], bool]) -> None:
 def journal(folder: Path) -> list[dict[str, Any]]:
     """The lines of the job's journal."""
     return [json.loads(line) for line in (folder / "j.jsonl").read_bytes().split(b"\n")[:-1]]
+
+
+def fill(folder: Path) -> None:
+    """Keep the answers to a, b and a again."""
+
+    async def scenario(base_url: str) -> None:
+        async with lane(folder, pool(base_url)) as opened, child(opened) as client:
+            assert [said(await chat(client, text)) for text in "aba"] == ["a#0", "b#1", "a#2"]
+
+    with Upstream(numbered) as server:
+        asyncio.run(scenario(server.base_url))
