@@ -23,6 +23,8 @@ from hub_standin import HubStandIn
 from modelscope_standin import ModelScopeStandIn
 from pinned.site import Site
 
+TOY = pytest.StashKey[toy_checkout.Toy]()
+
 # How long an example takes is no property of the code: this machine may be busy.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
@@ -56,12 +58,24 @@ def model_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[toy_checkout.Toy]:
+def toy(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[toy_checkout.Toy]:
     """The toy checkout, made once for all tests of a run."""
-    made = toy_checkout.make(tmp_path_factory.mktemp("toy"))
+    made = request.session.stash[TOY] = toy_checkout.make(tmp_path_factory.mktemp("toy"))
     yield made
     if made.warm is not None:
         made.warm.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toy_left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A module that changes the toy checkout, which all tests share, puts it back: runs tell what differs."""
+    yield
+    made = request.session.stash.get(TOY, None)
+    if made is not None and (left := made.changed()):
+        made.restore()
+        pytest.fail(f"left in the toy checkout: {left}")
 
 
 @pytest.fixture

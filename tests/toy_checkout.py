@@ -268,6 +268,20 @@ class Toy:
         """The command line."""
         return [sys.executable, "-m", "assay.cli", *(str(word) for word in words)]
 
+    def changed(self) -> list[str]:
+        """The paths that are not as committed, as `git status` tells them."""
+        return self.git("status", "--porcelain", "--untracked-files=all").splitlines()
+
+    def restore(self) -> None:
+        """Make it what was committed."""
+        self.git("reset", "-q", "--hard")
+        self.git("clean", "-q", "-d", "--force")
+
+    def git(self, *words: str) -> str:
+        """Run Git in it."""
+        command = ["git", "-C", str(self.root), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
     @contextmanager
     def entry(self, profile: str, entry: str, toy: dict[str, Any], **changed: int) -> Iterator[None]:
         """An entry's TOML with a table `[toy]` and other sizes, while the block runs."""
@@ -280,6 +294,27 @@ class Toy:
             yield
         finally:
             path.write_bytes(before)
+
+    @contextmanager
+    def profile(self, table: str, entry: str, text: str) -> Iterator[None]:
+        """One more profile with an entry, while the block runs.
+
+        Args:
+            table: What `profiles.toml` says of it; the first line is its header.
+            entry: The entry's name.
+            text: The entry's TOML.
+        """
+        configs = self.root / "eval/configs"
+        path, folder = configs / "profiles.toml", configs / table.strip().partition("]")[0].strip("[")
+        before = path.read_bytes()
+        folder.mkdir()
+        (folder / f"{entry}.toml").write_text(text)
+        path.write_bytes(before + table.encode())
+        try:
+            yield
+        finally:
+            path.write_bytes(before)
+            shutil.rmtree(folder)
 
     @contextmanager
     def faults(self, **faults: object) -> Iterator[None]:

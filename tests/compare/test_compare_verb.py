@@ -49,14 +49,8 @@ def silent_letters(family: str, asked: int) -> Reply:
 @pytest.fixture(scope="module")
 def many(toy: Toy) -> Iterator[Toy]:
     """The toy checkout with a profile of sixty questions."""
-    configs = toy.root / "eval/configs"
-    before = (configs / "profiles.toml").read_bytes()
-    (configs / "many").mkdir()
-    (configs / "many/count.toml").write_text(ENTRY.format(rollouts=1, concurrent=4, size=30))
-    (configs / "profiles.toml").write_bytes(before + PROFILE.encode())
-    yield toy
-    (configs / "profiles.toml").write_bytes(before)
-    shutil.rmtree(configs / "many")
+    with toy.profile(PROFILE, "count", ENTRY.format(rollouts=1, concurrent=4, size=30)):
+        yield toy
 
 
 def run(toy: Toy, runs: Path, answer: Answer, *words: str) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from toy_checkout import Toy
+from toy_checkout import ENTRY, Toy
 
 SEEDED = """
 [seeded]
@@ -24,16 +25,11 @@ first_seed = 7
 """
 
 
-@pytest.fixture
-def seeded(toy: Toy, tmp_path: Path) -> Toy:
+@pytest.fixture(scope="module")
+def seeded(toy: Toy) -> Iterator[Toy]:
     """The toy checkout with one more profile."""
-    configs = toy.root / "eval/configs"
-    path = configs / "profiles.toml"
-    if "[seeded]" not in path.read_text():
-        path.write_text(path.read_text() + SEEDED)
-        (configs / "seeded").mkdir()
-        (configs / "seeded/count.toml").write_text((configs / "toy/count.toml").read_text())
-    return toy
+    with toy.profile(SEEDED, "count", ENTRY.format(rollouts=1, concurrent=2, size=3)):
+        yield toy
 
 
 def test_each_rollout_is_asked_with_its_seed_and_recorded_with_it(seeded: Toy, runs: Path) -> None:
