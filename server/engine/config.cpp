@@ -63,6 +63,12 @@ Architecture known(const std::string& name) {
   unsupported("architecture " + quoted(name) + " is not served (llama, qwen3 and qwen35 are)");
 }
 
+// One of several files that a model was cut into: each looks like a model that lacks tensors.
+void refuse_part(const ModelFile& file) {
+  const uint64_t parts = file.integer_or("split.count", 1);
+  if (parts > 1) unsupported("a model in " + std::to_string(parts) + " files is not served: join them into one first");
+}
+
 void refuse_extensions(const Keys& keys) {
   if (keys.integer_or("expert_count", 0) != 0) unsupported("mixture-of-experts models are not served");
   if (keys.has("rope.scaling.type") && keys.text("rope.scaling.type") != "none") {
@@ -160,6 +166,7 @@ bool Config::skips(const std::string& tensor) const {
 }
 
 Config read_config(const ModelFile& file) {
+  refuse_part(file);
   const std::string architecture = file.text("general.architecture");
   Config config{};
   config.architecture = known(architecture);

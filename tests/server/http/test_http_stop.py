@@ -87,6 +87,7 @@ def test_a_second_signal_ends_it_at_once(model: Path, tmp_path: Path) -> None:
         ("no Jinja template", spoken().with_entries(entry("tokenizer.chat_template", "{% if %}"))),
         ("eos_token_id", spoken().with_entries(entry("tokenizer.ggml.eos_token_id", 4096))),
         ("not UTF-8", spoken().with_entries(entry("tokenizer.ggml.pre", b"\xff"))),
+        ("a model in 3 files is not served", spoken().with_entries(entry("split.count", 3))),
     ],
 )
 def test_a_model_that_contradicts_itself_ends_the_start_with_exit_3(
