@@ -267,7 +267,10 @@ def _existing(folder: Path, plan: Recipe) -> EngineBuild | None:
 
 def _build(folder: Path, plan: Recipe) -> EngineBuild:
     _LOG.info("compiling the engine with %s", plan.version)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as temporary:
+    begun = f"building-{folder.name}-"
+    for left in folder.parent.glob(f"{begun}*"):  # by a process that was ended: the lock says nobody builds
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=begun) as temporary:
         work = Path(temporary)
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             objects = list(pool.map(lambda source: _compile(plan, source, work), plan.sources))

@@ -50,6 +50,19 @@ def test_two_builders_at_once_make_one_library(sources: Path, tmp_path: Path) ->
     assert not list((tmp_path / "out").glob("building-*"))
 
 
+def test_what_a_builder_left_that_was_ended_goes_with_the_next_build(sources: Path, tmp_path: Path) -> None:
+    built = ensure_built(tmp_path / "out").library.parent
+    left = built.with_name(f"building-{built.name}-x")
+    other = built.with_name("building-another-x")
+    for folder in (left, other):
+        folder.mkdir()
+    ensure_built(tmp_path / "out")
+    assert left.exists(), "nothing is built"
+    shutil.rmtree(built)
+    ensure_built(tmp_path / "out")
+    assert (left.exists(), other.exists()) == (False, True)
+
+
 def test_a_changed_library_is_built_again(sources: Path, tmp_path: Path) -> None:
     first = ensure_built(tmp_path / "out")
     first.library.write_bytes(first.library.read_bytes()[:-1] + b"?")
