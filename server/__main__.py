@@ -3,9 +3,10 @@
 The port is bound first, so a taken port is known at once and `/health` can say 503 while the weights are
 read. SIGTERM (or Ctrl-C) lets what is under way finish within a bound, answers whatever comes meanwhile with
 503, and exits 0; a second signal ends it at once.
+While the model is still being read nothing is under way, and the first signal ends it at once.
 `--plan` instead prints what a CUDA device needs for the model, and how fast a card could be (`planning.py`).
 Exit codes: 0 ended on request or planned, 2 bad configuration or key file, 3 model, engine, memory or port
-not to be had.
+not to be had, 6 cancelled before there was anything to end.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import uvicorn
 import uvloop
 
 from server import planning
 from server.app import create_app
-from server.errors import BAD_CONFIGURATION, MISSING_DEPENDENCY, StartError
-from server.guesser import NGRAM, Speculation
+from server.errors import BAD_CONFIGURATION, CANCELLED, MISSING_DEPENDENCY, StartError
+from server.guesser import NGRAM, Speculation, find_draft
 from server.key import read_key
-from server.loading import KEPT_SLOTS, ModelOptions, load
+from server.loading import KEPT_SLOTS, ModelOptions, load, most_kept
 from server.origin import check_model, model_name
 from server.plan import Holding
 from server.protocol import configuration
@@ -42,6 +44,7 @@ from server.service import Service
 
 logger = logging.getLogger("server")
 
+CARD = "rtx-3090"  # of cards.toml
 DRAIN_SECONDS = 120
 DRAIN_LOOK_SECONDS = 0.02
 # How long the event loop may keep the interpreter to itself while the engine thread waits for it:
@@ -49,9 +52,17 @@ DRAIN_LOOK_SECONDS = 0.02
 SWITCH_SECONDS = 0.0005
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise StartError instead of printing the usage and leaving."""
+        raise StartError("the command cannot be read", message, "assay serve --help")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    out = argparse.ArgumentParser(prog="python -m server", description="Serve a model over HTTP.")
+    out = Parser(prog="python -m server", description="Serve a model over HTTP.")
     out.add_argument("model", type=Path, help="a GGUF file, or a directory of safetensors files")
     out.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
     out.add_argument("--port", type=_port, default=8080, help="0: any free port (default: %(default)s)")
@@ -97,7 +108,6 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--vram",
         type=_size,
-        default=0,
         help="device memory that may be taken, such as 24GiB (default: what is free)",
     )
     out.add_argument(
@@ -105,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print what a CUDA device needs for the model, load nothing, and exit",
     )
-    out.add_argument("--card", default="rtx-3090", help="with --plan: whose figures (default: %(default)s)")
+    out.add_argument("--card", help=f"with --plan: whose figures (default: {CARD})")
     out.add_argument("--json", action="store_true", help="with --plan: print one JSON object")
     return out
 
@@ -124,9 +134,12 @@ def _whole(text: str) -> int:
 
 def _size(text: str) -> int:
     try:
-        return planning.size_bytes(text)
+        size = planning.size_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if size == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no memory at all")
+    return size
 
 
 def _port(text: str) -> int:
@@ -177,7 +190,13 @@ class _Http(uvicorn.Server):
         yield
 
     def drain(self) -> None:
-        """Finish what is under way and stop; asked again, stop now."""
+        """Finish what is under way and stop; asked again, stop now.
+
+        While the model is being read nothing is under way, and what reads it is native code that nothing
+        interrupts: the process ends as it stands.
+        """
+        if self._service.served is None:
+            os._exit(0)
         if self._service.draining:
             self.force_exit = self.should_exit = True
             return
@@ -212,7 +231,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         kv=options.kv,
         kept_slots=options.kept_slots,
         kept_tokens=options.kept_tokens,
-        memory_bytes=options.vram,
+        memory_bytes=options.vram or 0,
         speculation=speculation(options),
     )
     loaded = None
@@ -287,15 +306,16 @@ def print_plan(options: argparse.Namespace) -> None:
         slots=options.slots,
         context=options.context,
         kv=options.kv,
-        kept_slots=KEPT_SLOTS if options.kept_slots is None else options.kept_slots,
+        kept_slots=most_kept(options.slots, options.kept_slots),
         kept_tokens=options.kept_tokens,
     )
     report = planning.make(
         options.model,
         holding,
-        options.card,
-        options.vram,
+        options.card or CARD,
+        options.vram or 0,
         Limits().prefill_alone,
+        draft=find_draft(speculation(options)),
         fewer_kept=options.kept_slots is None,
     )
     sys.stdout.write((planning.document if options.json else planning.text)(report) + "\n")
@@ -305,8 +325,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    options = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
     try:
+        options = parser().parse_args(words)
         if options.plan:
             print_plan(options)
             return 0
@@ -318,7 +339,13 @@ def main(argv: list[str] | None = None) -> int:
                 "add --key-file FILE, or use --host 127.0.0.1",
                 BAD_CONFIGURATION,
             )
-        if options.vram and options.device == "cpu":
+        if options.card is not None:
+            raise StartError(
+                "--card says whose figures a plan is made of, and nothing was to be planned",
+                "--plan is not given",
+                "add --plan",
+            )
+        if options.vram is not None and options.device == "cpu":
             raise StartError(
                 "--vram bounds the memory of a CUDA device, and the CPU was to compute",
                 "--device is cpu",
@@ -335,9 +362,19 @@ def main(argv: list[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(options, Service(key), listener))
     except StartError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return _fail(error, words)
+    except KeyboardInterrupt:
+        why = "it was interrupted before the model was served"
+        return _fail(StartError("cancelled", why, "the same command again", CANCELLED), words)
     return 0
+
+
+def _fail(error: StartError, words: Sequence[str]) -> int:
+    sys.stderr.write(f"{error}\n")
+    if "--json" in words:
+        parts = {"what": error.what, "why": error.why, "next": error.next_command}
+        sys.stdout.write(json.dumps({"status": "error", "error": parts, "exit_code": error.exit_code}) + "\n")
+    return error.exit_code
 
 
 if __name__ == "__main__":

@@ -25,6 +25,22 @@ Handle = ctypes.c_void_p
 Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
 
 
+def int32(what: str, value: int) -> int:
+    """Returns a number that the C side can hold; of a larger one ctypes would keep the low bits."""
+    return _signed(what, value, 32)
+
+
+def int64(what: str, value: int) -> int:
+    """Returns the same of 64 bits."""
+    return _signed(what, value, 64)
+
+
+def _signed(what: str, value: int, bits: int) -> int:
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise EngineArgumentError(f"{what}: {value} is no {bits}-bit number")
+    return value
+
+
 class Metadata(ctypes.Structure):
     """assay_metadata: one metadata entry as it lies in the file."""
 

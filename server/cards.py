@@ -12,10 +12,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.plan import Cost, Part
+from server.plan import GIB, Cost, Part
 
 TABLE = Path(__file__).parent / "cards.toml"
-GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

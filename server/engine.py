@@ -127,12 +127,12 @@ class Engine:
             path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
             isa=None if isa is None else isa.encode(),
             kv=kv.encode(),
-            threads=_int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
-            slots=_int32("slots", slots),
-            context=_int32("context", 0 if context is None else context),
-            kept_slots=_int32("kept slots", kept_slots),
-            kept_positions=kept_positions,
-            memory_bytes=memory_bytes,
+            threads=abi.int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
+            slots=abi.int32("slots", slots),
+            context=abi.int32("context", 0 if context is None else context),
+            kept_slots=abi.int32("kept slots", kept_slots),
+            kept_positions=abi.int64("kept positions", kept_positions),
+            memory_bytes=abi.int64("device memory", memory_bytes),
             progress=abi.Progress() if progress is None else abi.Progress(_reporting(progress)),
         )
         description = Description(model) if isinstance(model, Checkpoint) else None
@@ -186,7 +186,11 @@ class Engine:
         Raises:
             EngineError: a slot does not exist, or the source is shorter.
         """
-        numbers = _int32("the source", source), _int32("the slot", slot), _int32("positions", positions)
+        numbers = (
+            abi.int32("the source", source),
+            abi.int32("the slot", slot),
+            abi.int32("positions", positions),
+        )
         with self._lock:
             self._library.fork(self._open_handle(), *numbers)
 
@@ -197,7 +201,7 @@ class Engine:
             EngineError: there is no such slot.
         """
         with self._lock:
-            return self._library.length(self._open_handle(), _int32("the slot", slot))
+            return self._library.length(self._open_handle(), abi.int32("the slot", slot))
 
     def rewindable(self, slot: int) -> int:
         """Returns the fewest positions above 0 that a slot can be taken back to; 0 when that is any number.
@@ -206,7 +210,7 @@ class Engine:
         or all: a chunk or a fork begins at 0 or from here on.
         """
         with self._lock:
-            return self._library.rewindable(self._open_handle(), _int32("the slot", slot))
+            return self._library.rewindable(self._open_handle(), abi.int32("the slot", slot))
 
     def ahead(self, position: int) -> int:
         """Returns how many tokens may be written behind the one at a position and be taken back again."""
@@ -259,13 +263,6 @@ def _rows(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     return rows
 
 
-def _int32(what: str, value: int) -> int:
-    """Returns a number that the C side can hold; of a larger one ctypes would keep the low bits."""
-    if not -(2**31) <= value < 2**31:
-        raise EngineArgumentError(f"{what}: {value} is no 32-bit number")
-    return value
-
-
 def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
     """Fills the C form of a chunk and returns the array it points into, to be kept alive."""
     try:
@@ -274,8 +271,8 @@ def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
         raise EngineError(f"the tokens of slot {chunk.slot} are no 32-bit integers: {error}") from error
     target.tokens = tokens.ctypes.data
     target.count = len(tokens)
-    target.slot = _int32("a chunk's slot", chunk.slot)
-    target.position = _int32("a chunk's position", chunk.position)
+    target.slot = abi.int32("a chunk's slot", chunk.slot)
+    target.position = abi.int32("a chunk's position", chunk.position)
     target.logits = _LOGITS[chunk.logits]
     return tokens
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 BAD_CONFIGURATION = 2
 MISSING_DEPENDENCY = 3
+CANCELLED = 6
 
 
 class StartError(Exception):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from server.engine import Engine, EngineError
 from server.errors import MISSING_DEPENDENCY, StartError
-from server.origin import check_model, find_origin
+from server.origin import Origin, check_model, find_origin
+from server.plan import Holding, Memory, plan
 from server.speculation import MOST_GUESSES, Guesser, ModelGuesser, NgramGuesser
 
 NGRAM = "ngram"
@@ -33,6 +34,55 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """A small model that guesses, found and not loaded."""
+
+    origin: Origin
+    model_context: int  # what it was trained for
+
+    def context(self, model: int) -> int:
+        """Return the positions of its slots beside a model of so many: as many, where it can."""
+        return min(model, self.model_context)
+
+    def memory(self, slots: int, model: int) -> Memory:
+        """Return what a device needs for it beside a model of so many answers at once and positions.
+
+        The driver is left out: the model needs it already.
+        """
+        alone = _planned(self.origin, Holding(slots, self.context(model)))
+        return replace(alone, total_bytes=alone.total_bytes - alone.driver_bytes, driver_bytes=0)
+
+
+def find_draft(asked: Speculation | None) -> Draft | None:
+    """Return the small model that is asked for; None when none is.
+
+    Raises:
+        StartError: it is none that can be served.
+    """
+    if asked is None or asked.guesser == NGRAM:
+        return None
+    path = Path(asked.guesser)
+    check_model(path)
+    try:
+        origin = find_origin(path)
+    except EngineError as error:
+        raise _unusable(path, str(error)) from error
+    return Draft(origin, _planned(origin, Holding(slots=1)).model_context)
+
+
+def _planned(origin: Origin, holding: Holding) -> Memory:
+    try:
+        return plan(origin.model, holding, 0, [])[0]
+    except EngineError as error:
+        raise _unusable(origin.path, str(error)) from error
+
+
+def _unusable(path: Path, why: str, instead: str = "") -> StartError:
+    what = f"the draft model {path} cannot be used"
+    return StartError(what, why, f"--speculate {NGRAM}{instead}", MISSING_DEPENDENCY)
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A guesser that can be asked, and the engine under it, if there is one; whoever opened it closes it."""
 
@@ -47,12 +97,17 @@ class Opened:
 
 
 def open_guesser(
-    asked: Speculation | None, model: Engine, metadata: Mapping[str, object], slots: int
+    asked: Speculation | None,
+    draft: Draft | None,
+    model: Engine,
+    metadata: Mapping[str, object],
+    slots: int,
 ) -> Opened:
     """Return the guesser that is asked for.
 
     Args:
         asked: None for plain decoding.
+        draft: the small model, where one is asked for.
         model: whose answers are guessed.
         metadata: the model's, its tokenizer's included.
         slots: answers at once.
@@ -62,25 +117,24 @@ def open_guesser(
     """
     if asked is None:
         return Opened()
-    if asked.guesser == NGRAM:
+    if draft is None:
         return Opened(NgramGuesser(), described={"kind": NGRAM, "draft_tokens": asked.most})
-    path = Path(asked.guesser)
-    check_model(path)
-    what = f"the draft model {path} cannot be used"
+    origin = draft.origin
     try:
-        origin = find_origin(path)
-        engine = Engine(origin.model, threads=model.threads, slots=slots, device=model.device)
+        engine = Engine(
+            origin.model,
+            threads=model.threads,
+            slots=slots,
+            context=draft.context(model.context),
+            device=model.device,
+        )
     except EngineError as error:
-        raise StartError(what, str(error), f"--speculate {NGRAM}", MISSING_DEPENDENCY) from error
+        raise _unusable(origin.path, str(error)) from error
     try:
         tokens = origin.metadata(engine.metadata, engine.vocabulary).get(TOKENS)
         if tokens != metadata.get(TOKENS) or engine.vocabulary != model.vocabulary:
-            raise StartError(
-                what,
-                "its vocabulary is not the model's, token by token",
-                f"--speculate {NGRAM}, or a small model of the same family",
-                MISSING_DEPENDENCY,
-            )
+            why = "its vocabulary is not the model's, token by token"
+            raise _unusable(origin.path, why, ", or a small model of the same family")
         described = {"kind": "model", "draft_tokens": asked.most, "file_sha256": origin.sha256()}
     except BaseException:
         engine.close()

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 
 from server.vocabulary import unsupported
 
@@ -65,20 +66,34 @@ class EngineFacts:
     context: int
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hex; hashing releases the interpreter lock."""
+class GivenUpError(Exception):
+    """Nobody wants a digest any more."""
+
+
+def file_sha256(path: Path, given_up: Event | None = None) -> str:
+    """Return the SHA-256 of a file's bytes, in hex; hashing releases the interpreter lock.
+
+    Raises:
+        GivenUpError: the event was set before the end.
+    """
     digest = hashlib.sha256()
     buffer = bytearray(READ_BYTES)
     view = memoryview(buffer)
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):
+            if given_up is not None and given_up.is_set():
+                raise GivenUpError(path.name)
             digest.update(view[:count])
     return digest.hexdigest()
 
 
-def files_sha256(files: Sequence[Path]) -> str:
-    """Return the SHA-256, in hex, of the canonical JSON of files' names and their digests."""
-    return hashlib.sha256(canonical({path.name: file_sha256(path) for path in files})).hexdigest()
+def files_sha256(files: Sequence[Path], given_up: Event | None = None) -> str:
+    """Return the SHA-256, in hex, of the canonical JSON of files' names and their digests.
+
+    Raises:
+        GivenUpError: the event was set before the end.
+    """
+    return hashlib.sha256(canonical({path.name: file_sha256(path, given_up) for path in files})).hexdigest()
 
 
 def canonical(value: object) -> bytes:

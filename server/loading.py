@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +20,10 @@ from server.engine import Engine, EngineArgumentError, EngineError, EngineMemory
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.gpu_speed import Measure
 from server.grammar import GrammarCompiler
-from server.guesser import NGRAM, Opened, Speculation, open_guesser
+from server.guesser import Draft, Opened, Speculation, find_draft, open_guesser
 from server.metrics import Metrics
-from server.origin import find_origin
-from server.plan import Holding, plan, with_kept
+from server.origin import Origin, find_origin
+from server.plan import Holding, gib, plan, with_kept
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
 from server.speculation import Guesser
@@ -93,26 +95,81 @@ class _Progress:
         )
 
 
-def _kept_slots(options: ModelOptions, model: Path | Checkpoint) -> int:
-    """Return how many ended answers are kept; where nobody said, no more than a GPU has room for."""
+def most_kept(slots: int, asked: int | None) -> int:
+    """Return how many ended answers may be kept beside so many at once: those asked for, else KEPT_SLOTS.
+
+    Raises:
+        StartError: they are more than an engine has slots.
+    """
+    if slots + (asked or 0) > MOST_SLOTS:
+        raise StartError(
+            f"{slots} answers at once and {asked or 0} kept ones cannot be had",
+            f"the engine has at most {MOST_SLOTS} slots",
+            "choose smaller --slots and --kept-slots",
+        )
+    return min(KEPT_SLOTS, MOST_SLOTS - slots) if asked is None else asked
+
+
+def _kept_slots(options: ModelOptions, model: Path | Checkpoint, draft: Draft | None) -> int:
+    """Return how many ended answers are kept; where nobody said, no more than a GPU has room for.
+
+    Raises:
+        EngineError: the model is not served.
+        StartError: a GPU has no room for the model and the small one beside it.
+    """
+    most = most_kept(options.slots, options.kept_slots)
+    if options.device == "cpu" or (draft is None and options.kept_slots is not None):
+        return most
+    kept = options.kept_slots or 0
+    holding = Holding(options.slots, options.context, options.kv, kept, options.kept_tokens)
+    memory, _ = plan(model, holding, 0, [])
+    taken = 0 if draft is None else draft.memory(options.slots, memory.context).total_bytes
+    free = Measure(built(options.device).library).device().free_bytes + memory.driver_bytes
+    room = min(free, options.memory_bytes or free)
+    if draft is not None and memory.total_bytes + taken > room:
+        raise StartError(
+            f"{options.path} and {draft.origin.path}, which guesses for it, do not fit into memory",
+            f"they take {gib(memory.total_bytes)} and {gib(taken)} of device memory, driver included, and "
+            + (f"{gib(room)} are free" if room == free else f"{gib(room)} are allowed"),
+            f"assay serve '{options.path}' --speculate '{draft.origin.path}' --plan"
+            "   # then smaller --slots, --kept-slots or --context",
+            MISSING_DEPENDENCY,
+        )
     if options.kept_slots is not None:
-        return options.kept_slots
-    if options.device == "cpu":
-        return min(KEPT_SLOTS, MOST_SLOTS - options.slots)
-    holding = Holding(options.slots, options.context, options.kv, kept_tokens=options.kept_tokens)
-    free = Measure(built(options.device).library).device().free_bytes
-    room = free + plan(model, holding, 0, [])[0].driver_bytes
-    limit = max(min(room, options.memory_bytes or room) - _draft_bytes(options), 0)
-    return with_kept(model, holding, min(KEPT_SLOTS, MOST_SLOTS - options.slots), limit).kept_slots
+        return kept
+    return with_kept(model, holding, most, max(room - taken, 0)).kept_slots
 
 
-def _draft_bytes(options: ModelOptions) -> int:
-    """Return what a small model that guesses takes of a GPU, beside the one it guesses for."""
-    if options.speculation is None or options.speculation.guesser == NGRAM:
-        return 0
-    draft = find_origin(Path(options.speculation.guesser)).model
-    memory, _ = plan(draft, Holding(options.slots), 0, [])
-    return memory.total_bytes - memory.driver_bytes
+@contextmanager
+def _served(path: Path) -> Iterator[None]:
+    """Turn what an engine says of a model into what a person is told."""
+    try:
+        yield
+    except EngineArgumentError as error:
+        raise StartError("the engine cannot be started as asked", str(error), "assay serve --help") from error
+    except EngineMemoryError as error:
+        raise StartError(
+            f"{path} does not fit into memory",
+            str(error),
+            f"assay serve '{path}' --plan   # then smaller --slots, --kept-slots or --context",
+            MISSING_DEPENDENCY,
+        ) from error
+    except EngineError as error:
+        raise StartError(
+            f"the engine cannot load {path}", str(error), "assay doctor", MISSING_DEPENDENCY
+        ) from error
+
+
+@contextmanager
+def _hashed(origin: Origin) -> Iterator[Future[str]]:
+    """Hash a model's files beside what is done meanwhile; when that fails, nobody waits for the rest."""
+    given_up = threading.Event()
+    with ThreadPoolExecutor(1, "digest") as pool:
+        try:
+            yield pool.submit(origin.sha256, given_up)
+        except BaseException:
+            given_up.set()
+            raise
 
 
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
@@ -122,18 +179,12 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         StartError: the engine, the tokenizer or the template cannot be had from this model.
     """
     begin = time.perf_counter()
-    kept = options.kept_slots or 0
-    if options.slots + kept > MOST_SLOTS:
-        raise StartError(
-            f"{options.slots} answers at once and {kept} kept ones cannot be had",
-            f"the engine has at most {MOST_SLOTS} slots",
-            "choose smaller --slots and --kept-slots",
-        )
-    with ThreadPoolExecutor(1, "digest") as pool:
-        try:
-            origin = find_origin(options.path)
-            digest = pool.submit(origin.sha256)
-            kept = _kept_slots(options, origin.model)
+    draft = find_draft(options.speculation)
+    with _served(options.path):
+        origin = find_origin(options.path)
+    with _hashed(origin) as digest:
+        with _served(options.path):
+            kept = _kept_slots(options, origin.model, draft)
             kept_tokens = options.kept_tokens if kept else 0
             engine = Engine(
                 origin.model,
@@ -148,27 +199,9 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 memory_bytes=options.memory_bytes,
                 progress=_Progress(),
             )
-        except EngineArgumentError as error:
-            raise StartError(
-                "the engine cannot be started as asked", str(error), "assay serve --help"
-            ) from error
-        except EngineMemoryError as error:
-            raise StartError(
-                f"{options.path} does not fit into memory",
-                str(error),
-                f"assay serve '{options.path}' --plan   # then smaller --slots, --kept-slots or --context",
-                MISSING_DEPENDENCY,
-            ) from error
-        except EngineError as error:
-            raise StartError(
-                f"the engine cannot load {options.path}",
-                str(error),
-                "assay doctor",
-                MISSING_DEPENDENCY,
-            ) from error
         try:
             metadata = origin.metadata(engine.metadata, engine.vocabulary)
-            guesser = open_guesser(options.speculation, engine, metadata, options.slots)
+            guesser = open_guesser(options.speculation, draft, engine, metadata, options.slots)
         except BaseException:
             engine.close()
             raise

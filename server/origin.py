@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from server import identity
 from server.checkpoint import CONFIG, Checkpoint, model_files, read
@@ -46,10 +47,15 @@ class Origin:
         """What a person should know of how the weights are computed with; "" for nothing."""
         return "" if self.checkpoint is None else self.checkpoint.form.note
 
-    def sha256(self) -> str:
-        """Return the digest of the file, or over a directory's files; reads every byte."""
-        files = self.files
-        return identity.file_sha256(self.path) if self.checkpoint is None else identity.files_sha256(files)
+    def sha256(self, given_up: Event | None = None) -> str:
+        """Return the digest of the file, or over a directory's files; reads every byte.
+
+        Raises:
+            GivenUpError: the event was set before the end.
+        """
+        if self.checkpoint is None:
+            return identity.file_sha256(self.path, given_up)
+        return identity.files_sha256(self.files, given_up)
 
     def size_bytes(self) -> int:
         """Return how many bytes the digest is over."""

@@ -8,7 +8,7 @@ needed. Nothing of the weights is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,6 +97,8 @@ class Cost:
         return Cost(*(mine + theirs for mine, theirs in zip(self.parts, other.parts, strict=True)))
 
 
+GIB = 1 << 30
+
 COUNTED = ("bytes", "int8_operations", "half_operations", "vector_operations")
 PARTS = ("products", "attention", "delta", "between")
 MEMORY = tuple(Memory.__dataclass_fields__)
@@ -117,11 +119,11 @@ def plan(
         path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
         kv=holding.kv.encode(),
         threads=1,
-        slots=holding.slots + holding.kept_slots,
-        context=holding.context or 0,
-        kept_slots=holding.kept_slots,
-        kept_positions=holding.kept_tokens if holding.kept_slots else 0,
-        memory_bytes=memory_bytes,
+        slots=abi.int32("slots", holding.slots + holding.kept_slots),
+        context=abi.int32("context", holding.context or 0),
+        kept_slots=abi.int32("kept slots", holding.kept_slots),
+        kept_positions=abi.int64("kept positions", holding.kept_tokens if holding.kept_slots else 0),
+        memory_bytes=abi.int64("device memory", memory_bytes),
     )
     description = Description(model) if isinstance(model, Checkpoint) else None
     if description is not None:
@@ -134,6 +136,11 @@ def plan(
     library.plan(options, memory, native)
     found = Memory(*(getattr(memory, name) for name in MEMORY))
     return found, [Cost(*(_part(getattr(each, name)) for name in PARTS)) for each in native]
+
+
+def gib(size: int) -> str:
+    """Return a size as it is printed."""
+    return f"{size / GIB:,.2f} GiB"
 
 
 def _part(work: abi.Work) -> Part:
@@ -149,11 +156,17 @@ def with_kept(model: Path | Checkpoint, holding: Holding, most: int, memory_byte
     if isinstance(model, Path) and model.is_dir():
         model = read(model)
 
+    def fits(kept: int) -> bool:
+        memory, _ = plan(model, replace(holding, kept_slots=kept), memory_bytes, [])
+        return memory.total_bytes <= memory_bytes
+
+    return replace(holding, kept_slots=largest(most, fits))
+
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to `most` that fits, where all below one that fits do; 0: none does."""
     good, bad = 0, most + 1
     while bad - good > 1:
         middle = (good + bad) // 2
-        fits = (
-            plan(model, replace(holding, kept_slots=middle), memory_bytes, [])[0].total_bytes <= memory_bytes
-        )
-        good, bad = (middle, bad) if fits else (good, middle)
-    return replace(holding, kept_slots=good)
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good

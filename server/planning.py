@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 
-from server.build import EngineError
-from server.cards import GIB, Card, Shares
+from server.build import EngineArgumentError, EngineError
+from server.cards import Card, Shares
 from server.cards import read as read_cards
+from server.checkpoint import Checkpoint
 from server.errors import MISSING_DEPENDENCY, StartError
-from server.plan import Cost, Holding, Memory, Step, plan, with_kept
+from server.guesser import Draft
+from server.origin import find_origin
+from server.plan import GIB, Cost, Holding, Memory, Step, gib, largest, plan, with_kept
 
 SCHEMA = "assay/plan/v1"
 DEPTH = 8192  # tokens before an answer, and of a prompt, that figures are usually told of
@@ -48,14 +51,21 @@ class Report:
     kept_slots: int
     card: Card
     limit_bytes: int  # of device memory
-    memory: Memory
-    works: tuple[Work, ...]
+    memory: Memory  # what fits: with the draft model beside it
+    draft: str | None  # a small model that guesses
+    draft_memory: Memory | None
+    works: tuple[Work, ...]  # of plain decoding
     assumed: Shares
+
+    @property
+    def total_bytes(self) -> int:
+        """What both models take, and the driver once."""
+        return self.memory.total_bytes + (self.draft_memory.total_bytes if self.draft_memory else 0)
 
     @property
     def fits(self) -> bool:
         """Whether all of it fits into the limit."""
-        return self.memory.total_bytes <= self.limit_bytes
+        return self.total_bytes <= self.limit_bytes
 
 
 def size_bytes(text: str) -> int:
@@ -79,6 +89,7 @@ def make(
     limit_bytes: int,
     pass_rows: int,
     *,
+    draft: Draft | None = None,
     fewer_kept: bool = False,
 ) -> Report:
     """Return the plan of a model on a card.
@@ -89,6 +100,7 @@ def make(
         card_key: a key of `cards.toml`.
         limit_bytes: of device memory; 0: what the card has.
         pass_rows: of a prompt, that the server computes together.
+        draft: a small model that guesses for it, held beside it.
         fewer_kept: of the kept slots, only as many as fit.
 
     Raises:
@@ -104,11 +116,19 @@ def make(
     card = cards[card_key]
     limit = limit_bytes or card.memory_bytes
     try:
+        found = find_origin(model).model
+        memory, _ = plan(found, holding, limit, [])
+        small = None if draft is None else draft.memory(holding.slots, memory.context)
         if fewer_kept:
-            holding = with_kept(model, holding, holding.kept_slots, limit)
-        memory, _ = plan(model, holding, limit, [])
+            room = max(limit - (small.total_bytes if small else 0), 0)
+            holding = with_kept(found, holding, holding.kept_slots, room)
+            memory, _ = plan(found, holding, limit, [])
+        if draft is not None:
+            memory = _with_draft(found, draft, holding, memory, limit)
         shapes = dict(_shapes(holding.slots, memory.context, pass_rows))
-        _, costs = plan(model, holding, limit, [step for steps in shapes.values() for step in steps])
+        _, costs = plan(found, holding, limit, [step for steps in shapes.values() for step in steps])
+    except EngineArgumentError as error:
+        raise StartError(f"{model} cannot be held as asked", str(error), "assay serve --help") from error
     except EngineError as error:
         raise StartError(
             f"the engine cannot plan {model}", str(error), "assay serve --help", MISSING_DEPENDENCY
@@ -122,7 +142,34 @@ def make(
         )
         for name, steps in shapes.items()
     )
-    return Report(model.name, holding.kv, holding.kept_slots, card, limit, memory, works, assumed)
+    return Report(
+        model=model.name,
+        kv=holding.kv,
+        kept_slots=holding.kept_slots,
+        card=card,
+        limit_bytes=limit,
+        memory=memory,
+        draft=None if draft is None else draft.origin.path.name,
+        draft_memory=small,
+        works=works,
+        assumed=assumed,
+    )
+
+
+def _with_draft(
+    model: Path | Checkpoint, draft: Draft, holding: Holding, memory: Memory, limit: int
+) -> Memory:
+    """Return a model's memory with the context and the answers at once that fit when a draft is beside it."""
+
+    def fits(asked: Holding) -> bool:
+        own, _ = plan(model, asked, limit, [])
+        return own.total_bytes + draft.memory(asked.slots, own.context).total_bytes <= limit
+
+    return replace(
+        memory,
+        largest_context=largest(memory.largest_context, lambda n: fits(replace(holding, context=n))),
+        largest_slots=largest(memory.largest_slots, lambda n: fits(replace(holding, slots=n))),
+    )
 
 
 def _shapes(slots: int, context: int, pass_rows: int) -> Iterator[tuple[str, list[Step]]]:
@@ -154,7 +201,9 @@ def document(report: Report) -> str:
         "assumed": asdict(report.assumed),
         "limit_bytes": report.limit_bytes,
         "fits": report.fits,
+        "total_bytes": report.total_bytes,
         "memory": asdict(report.memory),
+        "draft": None if report.draft_memory is None else _draft_document(report.draft, report.draft_memory),
         "work": [
             {
                 "name": work.name,
@@ -169,36 +218,57 @@ def document(report: Report) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
+def _draft_document(name: str | None, memory: Memory) -> dict[str, object]:
+    # What fits is told of both together.
+    sizes = {key: value for key, value in asdict(memory).items() if not key.startswith("largest_")}
+    return {"model": name, "memory": sizes}
+
+
 def text(report: Report) -> str:
     """Return the plan as it is printed."""
     return "\n".join([*_memory_lines(report), "", *_work_lines(report)])
 
 
 def _memory_lines(report: Report) -> Iterator[str]:
-    memory, answers = report.memory, report.memory.slots - report.kept_slots
-    where = f"on a CUDA device of {_gib(report.limit_bytes)}"
+    memory, draft, answers = report.memory, report.draft_memory, report.memory.slots - report.kept_slots
+    where = f"on a CUDA device of {gib(report.limit_bytes)}"
     yield f"{report.model}, keys and values as {report.kv}: memory {where}"
-    held = f"{answers} x {memory.context:,} positions at {memory.kv_bytes_per_position:,} B"
-    kept = f", {report.kept_slots} kept" if report.kept_slots else ""
-    rows = [("weights", memory.weight_bytes, ""), ("keys and values", memory.kv_bytes, held + kept)]
-    if memory.state_bytes:
-        state = f"{memory.slots} slots at {memory.state_bytes_per_slot / 1e6:,.1f} MB"
-        rows.append(("recurrent state", memory.state_bytes, state))
-    rows += [
-        ("workspace", memory.workspace_bytes, f"of up to {memory.prefill_rows:,} rows"),
-        ("graphs", memory.graph_bytes, "allowance"),
-        ("driver", memory.driver_bytes, "allowance"),
-        ("together", memory.total_bytes, "fits" if report.fits else "DOES NOT FIT"),
-    ]
-    for name, size, note in rows:
-        yield f"  {name:<18}{_gib(size):>12}  {note}".rstrip()
+    yield from map(_row, _parts(memory, report.kept_slots))
+    yield _row(("driver", memory.driver_bytes, "allowance"))
+    if draft is not None:
+        yield _row(("together", memory.total_bytes, ""))
+        yield f"{report.draft}, which guesses, keys and values as {Holding().kv}: memory beside it"
+        yield from map(_row, _parts(draft, 0))
+        yield _row(("together", draft.total_bytes, ""))
+        yield "both"
+    yield _row(("together", report.total_bytes, "fits" if report.fits else "DOES NOT FIT"))
     most = f"of {memory.model_context:,}, with {answers} at once"
     yield f"  {'largest context':<18}{memory.largest_context:>12,}  {most}"
     yield f"  {'most at once':<18}{memory.largest_slots:>12,}  with {memory.context:,} positions each"
 
 
+def _parts(memory: Memory, kept_slots: int) -> Iterator[tuple[str, int, str]]:
+    """Yield name, bytes and note of what one model takes."""
+    yield "weights", memory.weight_bytes, ""
+    answers, each = memory.slots - kept_slots, memory.kv_bytes_per_position
+    held = f"{answers} x {memory.context:,} positions at {each:,} B"
+    yield "keys and values", memory.kv_bytes, held + (f", {kept_slots} kept" if kept_slots else "")
+    if memory.state_bytes:
+        state = f"{memory.slots} slots at {memory.state_bytes_per_slot / 1e6:,.1f} MB"
+        yield "recurrent state", memory.state_bytes, state
+    yield "workspace", memory.workspace_bytes, f"of up to {memory.prefill_rows:,} rows"
+    yield "graphs", memory.graph_bytes, "allowance"
+
+
+def _row(part: tuple[str, int, str]) -> str:
+    name, size, note = part
+    return f"  {name:<18}{gib(size):>12}  {note}".rstrip()
+
+
 def _work_lines(report: Report) -> Iterator[str]:
     card, assumed = report.card, report.assumed
+    if report.draft is not None:
+        yield "of plain decoding, since what guesses gain depends on the text: bench.speculation measures it"
     yield f"work, counted; tokens/s at the published figures of one {card.name} and at assumed shares of them"
     yield (
         f"  ({card.bytes_per_s / 1e9:,.0f} GB/s x {assumed.bandwidth:.2f}, int8 "
@@ -225,7 +295,3 @@ def _work_lines(report: Report) -> Iterator[str]:
             )
             + "".join(f"{rate:>9,.1f}" for rate in rates)
         )
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:,.2f} GiB"

@@ -1,7 +1,8 @@
 """`assay serve MODEL`: becomes our server, `python -m server`, over a pinned model, a file or a directory.
 
 The core imports nothing of the server: this verb finds the file and replaces itself with the server's own
-command, so signals and the exit code are the server's. A pinned model is verified by digest first.
+command, so signals and the exit code are the server's. A pinned model, and one that guesses for it, is
+verified by digest first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ OPTIONS = {
     "kv": "keys and values as f16 or int8 (default: f16)",
     "kept-slots": "ended answers kept for prompts that begin alike; 0: no prefix cache (default: 24)",
     "kept-tokens": "positions they keep together (default: 16384)",
-    "speculate": "guess tokens, judge several in one step: ngram, or a small model (default: do not)",
+    "speculate": "guess tokens, judge several in one step: ngram, or a small model, by name or path "
+    "(default: do not)",
     "draft-tokens": "tokens guessed for an answer and step, at most 16 (default: 4)",
     "name": "the model's name in the API (default: the pin's, the file's or the directory's)",
     "ready-file": "written with port and pid once the model answers",
@@ -60,6 +62,8 @@ def handle(arguments: argparse.Namespace) -> int:
     model, name = _found(arguments.model)
     options = {option: getattr(arguments, option.replace("-", "_")) for option in OPTIONS}
     options["name"] = options["name"] or name
+    if options["speculate"] in pins():
+        options["speculate"] = str(verify(options["speculate"]))
     words = [f"--{option}={value}" for option, value in options.items() if value is not None]
     if arguments.plan:
         words += ["--plan", *(["--json"] if arguments.json else [])]

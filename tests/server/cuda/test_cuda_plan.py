@@ -16,7 +16,7 @@ from server.engine import Chunk, EngineArgumentError, EngineError
 from server.engine import Engine as AnyEngine
 from server.errors import StartError
 from server.gpu_speed import Measure
-from server.guesser import Speculation
+from server.guesser import Speculation, find_draft
 from server.loading import ModelOptions, load
 from server.metrics import Metrics
 from server.plan import Holding, Memory, plan
@@ -138,13 +138,39 @@ def test_as_many_ended_answers_are_kept_as_there_is_room_for(
         options = ModelOptions(
             tiny_path, "tiny", device="cuda", memory_bytes=memory_bytes, speculation=speculation
         )
-        return loading._kept_slots(options, tiny_path)
+        return loading._kept_slots(options, tiny_path, find_draft(speculation))
 
     five = planned(tiny_path, replace(holding, kept_slots=5)).total_bytes
     assert (kept(0), kept(five), kept(five - 1), kept(1)) == (24, 5, 4, 0)
     draft = planned(tiny_path, Holding(slots=8))
     beside = five + draft.total_bytes - draft.driver_bytes
     assert (kept(beside, str(tiny_path)), kept(beside - 1, str(tiny_path)), kept(five, "ngram")) == (5, 4, 5)
+
+
+def test_a_small_model_that_guesses_has_to_fit_too_before_anything_is_loaded(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    model = planned(tiny_path, Holding(slots=2, context=256))
+    both = 2 * model.total_bytes - model.driver_bytes
+    for kept_slots in (0, None):
+        options = ModelOptions(
+            *(tiny_path, "tiny"),
+            slots=2,
+            context=256,
+            device="cuda",
+            kept_slots=kept_slots,
+            memory_bytes=both,
+            speculation=Speculation(str(tiny_path)),
+        )
+        draft = find_draft(options.speculation)
+        assert loading._kept_slots(options, tiny_path, draft) == 0
+        with pytest.raises(StartError, match="which guesses for it, do not fit into memory") as caught:
+            load(replace(options, memory_bytes=both - 1), Metrics())
+        assert caught.value.exit_code == 3
+        numbers = re.findall(r"[\d.]+ GiB (?:and|of device memory|are allowed)", caught.value.why)
+        assert len(numbers) == 3
+        assert f"--speculate '{tiny_path}' --plan" in caught.value.next_command
 
 
 def test_more_than_the_device_has_is_refused_with_the_numbers(tmp_path: Path) -> None:

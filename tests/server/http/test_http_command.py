@@ -268,7 +268,9 @@ def test_a_second_signal_ends_the_server_at_once(model_path: Path, tmp_path: Pat
 
 
 def test_assay_serve_is_this_server_over_a_pinned_model(model_path: Path, tmp_path: Path) -> None:
-    with command_server("smollm2-135m", tmp_path, "--slots", "1", command=("assay.cli", "serve")) as running:
+    words = ("--slots", "1", "--context", "300", "--speculate", "smollm2-135m")
+    with command_server("smollm2-135m", tmp_path, *words, command=("assay.cli", "serve")) as running:
+        assert httpx.get(f"{running.url}/identity").json()["settings"]["speculation"]["file_sha256"] == SHA256
         assert httpx.get(f"{running.url}/v1/models").json()["data"][0]["id"] == "smollm2-135m"
         assert json.loads((tmp_path / "ready.json").read_text())["pid"] == running.process.pid
         running.process.send_signal(signal.SIGTERM)

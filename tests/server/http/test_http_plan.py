@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server import cards, planning
+from server.__main__ import main
 from server.plan import Cost, Holding, Part, Step, plan
 from server.random_model import RandomModel
 
@@ -111,15 +112,94 @@ def test_the_text_tells_the_same(model: Path) -> None:
         (("--plan", "--card", "rtx-1"), 2, "there is no card rtx-1"),
         (("--plan", "--vram", "24 lightyears"), 2, "is no size, such as 24GiB"),
         (("--vram", "24GiB"), 2, "add --device cuda, or --plan"),
-        (("--plan", "--context", "5000"), 3, "a context of 5000"),
-        (("--plan", "--slots", "1025"), 3, "slots"),
+        (("--plan", "--vram", "0GiB"), 2, "'0GiB' is no memory at all"),
+        (("--plan", "--vram", "17179869184GiB"), 2, f"{2**64} is no 64-bit number"),
+        (("--plan", "--context", "5000"), 2, "a context of 5000"),
+        (("--plan", "--context", str(2**32 + 64)), 2, f"{2**32 + 64} is no 32-bit number"),
+        (("--plan", "--slots", "1025"), 2, "1025 answers at once and 0 kept ones"),
+        (("--plan", "--slots", "1001", "--kept-slots", "24"), 2, "1001 answers at once and 24 kept ones"),
+        (("--plan", "--kept-tokens", "9" * 20), 2, f"{'9' * 20} is no 64-bit number"),
+        (("--plan", "--draft-tokens", "4"), 2, "--speculate is not given"),
+        (("--plan", "--speculate", "ngram", "--draft-tokens", "17"), 2, "a step proposes 1 to 16"),
+        (("--plan", "--speculate", "absent.gguf"), 3, "absent.gguf cannot be read"),
+        (("--card", "h100"), 2, "add --plan"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(words: tuple[str, ...], code: int, told: str, model: Path) -> None:
-    done = command(str(model), *words)
-    assert done.returncode == code
-    assert told in done.stderr
-    assert done.stdout == ""
+def test_what_cannot_be_planned_is_refused(
+    words: tuple[str, ...], code: int, told: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(model), *words]) == code
+    said = capsys.readouterr()
+    assert told in said.err
+    assert "next:" in said.err
+    assert said.out == ""
+
+
+def test_a_refusal_is_one_json_object_where_one_is_asked_for(model: Path) -> None:
+    for words, code, why in (
+        (("--vram", "24 lightyears"), 2, "argument --vram: '24 lightyears' is no size"),
+        (("--speculate", "absent.gguf"), 3, "there is no such file"),
+    ):
+        done = command(str(model), "--plan", "--json", *words)
+        found = json.loads(done.stdout)
+        assert (done.returncode, found["exit_code"], found["status"]) == (code, code, "error")
+        assert found["error"]["why"].startswith(why)
+        assert found["error"]["next"].startswith("assay ")
+
+
+def test_as_many_answers_at_once_as_there_are_slots_can_be_planned(model: Path) -> None:
+    memory = planned(model, "--slots", "1024", "--context", "8")["memory"]
+    assert (memory["slots"], memory["largest_slots"]) == (1024, 1024)
+
+
+DRAFT = RandomModel(layers=1, width=64, ffn=96, heads=2, kv_heads=2, head_dim=32, vocabulary=320, context=700)
+HELD = ("--slots", "3", "--context", "1000", "--kept-slots", "2", "--kept-tokens", "256")
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("draft") / "draft.gguf"
+    DRAFT.write(path)
+    return path
+
+
+def test_a_small_model_that_guesses_is_planned_beside_the_model(model: Path, draft: Path) -> None:
+    alone = planned(model, *HELD)
+    assert alone["draft"] is None
+    assert planned(model, *HELD, "--speculate", "ngram") == alone
+    found = planned(model, *HELD, "--speculate", str(draft))
+    memory = found["draft"]["memory"]
+    parts = ("weight_bytes", "kv_bytes", "state_bytes", "workspace_bytes", "graph_bytes")
+    assert sum(memory[part] for part in parts) == memory["total_bytes"]
+    # Three slots, and of the model's 1,000 positions the 700 that this one has: six blocks, and their table.
+    assert (memory["slots"], memory["context"]) == (3, 700)
+    assert memory["kv_bytes"] == 3 * 6 * (128 * 2 * 2 * 32 * 2 + 4)
+    together = alone["memory"]["total_bytes"] + memory["total_bytes"]
+    assert (found["total_bytes"], found["memory"]["total_bytes"]) == (
+        together,
+        alone["memory"]["total_bytes"],
+    )
+    assert found["work"] == alone["work"]
+    short = planned(model, "--slots", "1", "--context", "300", "--speculate", str(draft))
+    assert short["draft"]["memory"]["context"] == 300
+
+
+def test_both_models_fit_or_neither_does(model: Path, draft: Path) -> None:
+    guessing = (*HELD, "--speculate", str(draft))
+    needed = planned(model, *guessing)["total_bytes"]
+    exactly, short = (planned(model, *guessing, "--vram", str(needed - less)) for less in (0, 1))
+    assert (exactly["fits"], short["fits"]) == (True, False)
+    assert (exactly["memory"]["largest_context"], exactly["memory"]["largest_slots"]) == (1000, 3)
+    assert (short["memory"]["largest_context"], short["memory"]["largest_slots"]) == (999, 2)
+    done = command(str(model), "--plan", *guessing, "--vram", str(needed - 1))
+    assert "draft.gguf, which guesses" in done.stdout
+    assert done.stdout.count("DOES NOT FIT") == 1
+
+
+def test_kept_answers_leave_the_small_model_its_room(model: Path, draft: Path) -> None:
+    asked = ("--slots", "3", "--context", "1000", "--speculate", str(draft))
+    five = planned(model, *asked, "--kept-slots", "5")["total_bytes"]
+    assert [planned(model, *asked, "--vram", str(five - less))["kept_slots"] for less in (0, 1)] == [5, 4]
 
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(planning.UNITS)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +79,49 @@ def test_a_second_signal_ends_it_at_once(model: Path, tmp_path: Path) -> None:
             for _ in range(2):
                 running.process.send_signal(signal.SIGTERM)
             assert running.process.wait(60) == 0
+
+
+@pytest.fixture
+def endless(model: Path, tmp_path: Path) -> Path:
+    """The model with a hole behind it that takes minutes to hash."""
+    path = tmp_path / "endless.gguf"
+    path.write_bytes(model.read_bytes())
+    os.truncate(path, 1 << 38)
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_model_is_read_ends_it_at_once(number: int, endless: Path) -> None:
+    words = [sys.executable, "-m", "server", str(endless), "--port", str(port := free_port())]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(lambda: answers(port))
+            assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 503
+            process.send_signal(number)
+            assert process.wait(20) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 503
+    except httpx.TransportError:
+        return False
+
+
+def test_what_keeps_a_model_from_being_served_is_said_before_its_bytes_are_hashed(endless: Path) -> None:
+    words = [sys.executable, "-m", "server", str(endless), "--port", "0", "--context", "257"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "a context of 257" in done.stderr
 
 
 @pytest.mark.parametrize(
