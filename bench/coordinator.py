@@ -35,6 +35,7 @@ from bench import floors, machine
 from bench.floors import Verdict
 from bench.peers_text import verdict_line
 from bench.results import table, write_section
+from bench.whole import whole
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 REPEATS = 4
@@ -196,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.coordinator", description="What the coordinator itself costs."
     )
     out.add_argument(
-        "--most", type=int, default=SIZES[-1], help="leave out larger sizes (default: %(default)s)"
+        "--most", type=whole(1), default=SIZES[-1], help="leave out larger sizes (default: %(default)s)"
     )
     out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
     out.add_argument(

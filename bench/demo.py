@@ -19,6 +19,7 @@ from typing import Any
 
 from assay.files import read_json, read_jsonl
 from assay.paths import ROOT
+from bench.whole import whole
 
 OUTSIDE = ("native", "server")
 
@@ -92,9 +93,9 @@ def main() -> int:
         "--runtime", choices=("docker", "subprocess"), action="append", help="may be repeated"
     )
     parser.add_argument(
-        "--concurrency", type=int, action="append", help="may be repeated; default: the profile's"
+        "--concurrency", type=whole(1), action="append", help="may be repeated; default: the profile's"
     )
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each combination")
+    parser.add_argument("--repeats", type=whole(1), default=1, help="runs of each combination")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     combinations = [

@@ -38,11 +38,13 @@ from bench.peers import OPEN_S, open_side
 from bench.results import table, write_section
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError, token_ids
+from bench.whole import whole
 
 POSITIONS = 32_768
 IDS = 64
 SEED = 32
 BORDERS = (0, 1024, 4096, 8192, 16_384, 24_576, 32_768)
+FEWEST = 64  # that a side reads before it is asked
 DECODED = 8  # of the last positions
 LOGITS_S = 3600.0
 
@@ -206,7 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.add_argument(
         "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
     )
-    out.add_argument("--positions", type=int, default=POSITIONS, help=f"{POSITIONS} by default")
+    out.add_argument(
+        "--positions", type=whole(FEWEST, POSITIONS), default=POSITIONS, help=f"{POSITIONS} by default"
+    )
     out.add_argument("--kv", nargs="+", choices=list(floors.DEPTH_KL), default=list(floors.DEPTH_KL))
     out.add_argument("--isa", help="our instruction set (default: the best here)")
     options = out.parse_args(arguments)

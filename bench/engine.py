@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.whole import whole
 from server import abi
 from server.engine import Chunk, Engine
 
@@ -137,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; with --json one object is the last line of stdout."""
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description="The engine's speed.")
     parser.add_argument("model", type=Path, nargs="?", default=MODEL, help="a GGUF file")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=whole(1), nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=whole(1), default=5)
     parser.add_argument("--isa", help="avx512, avx2 or plain; the best of this CPU by default")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)

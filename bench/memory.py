@@ -39,6 +39,7 @@ from bench.peers_text import verdict_line
 from bench.results import table, write_section
 from bench.serving import NAME, server
 from bench.sides.protocol import SideError, token_ids
+from bench.whole import whole
 
 FILL_S = 600.0
 AT_ONCE = 8
@@ -260,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
     out = argparse.ArgumentParser(prog="python -m bench.memory", description="Memory of engine and server.")
     out.add_argument(
-        "--requests", type=int, default=10_000, help="short ones, 0 for none (default: %(default)s)"
+        "--requests", type=whole(0), default=10_000, help="short ones, 0 for none (default: %(default)s)"
     )
     out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
     out.add_argument(

@@ -7,7 +7,8 @@ found when every digit is the likeliest token. How far back a model of this size
 ability, so a form of keys and values is held against the halves (f16) over the same prompts: its mean
 log-probability of a digit may be worse by no more than its bound (`bench.floors.NEEDLE_LOSS`).
 
-Exit codes: 0 every form is within its bound; 3 something is missing; 5 one is not.
+Exit codes: 0 every form is within its bound; 2 no such prompt can be made; 3 something is missing; 5 one is
+not.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assay.console import complain, say
-from assay.errors import AssayError, PrerequisiteError
+from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.models import verify
 from bench import floors, machine
 from bench.fidelity import DOCUMENTS
@@ -31,12 +32,14 @@ from bench.peers import MODEL, OPEN_S, open_side
 from bench.results import table, write_section
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError
+from bench.whole import whole
 
 LENGTHS = (1024, 2048, 4096, 8192)
 DEPTHS = (0.9, 0.5, 0.1)  # deepest first: what lies before the sentence is then read once
 NUMBERS = ("48213", "90571", "36804")  # one for each depth
 FORMS = tuple(floors.NEEDLE_LOSS)
 SCORE_S = 3600.0
+FEWEST = 64  # tokens, that a side reads before it is asked
 _ROOM = 16  # positions that are left empty at the end of the context
 
 
@@ -76,6 +79,12 @@ def prompts(side: Child, length: int) -> Iterator[tuple[float, list[int], list[i
     for depth, number in zip(DEPTHS, NUMBERS, strict=True):
         sentence, wanted = encode(f"\n\nThe secret number is {number}. Remember it.\n\n"), encode(number)
         room = length - len(head) - len(sentence) - len(tail) - len(wanted) - _ROOM
+        if room < 0:
+            raise ConfigurationError(
+                f"a prompt of {length} tokens cannot be made",
+                f"the sentence and the question alone are {length - room}",
+                f"python -m bench.needle --lengths {length - room}",
+            )
         at = int(room * depth)
         yield depth, head + filler[:at] + sentence + filler[at:room] + tail, wanted
 
@@ -157,7 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
     )
     out.add_argument("--model", type=Path, help=f"a GGUF file with ChatML (default: {MODEL}, verified)")
-    out.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), help="tokens of the prompts")
+    out.add_argument(
+        "--lengths", type=whole(FEWEST), nargs="+", default=list(LENGTHS), help="tokens of the prompts"
+    )
     out.add_argument("--kv", nargs="+", choices=FORMS[1:], default=list(FORMS[1:]), help="beside f16")
     out.add_argument("--isa", help="our instruction set (default: the best here)")
     options = out.parse_args(arguments)

@@ -36,6 +36,7 @@ from assay.view.view import Benchmark, Exchange, Fact, Kind, Message, Part
 from bench import machine
 from bench.machine import Machine
 from bench.results import write_section
+from bench.whole import whole
 
 FAMILIES = 8
 WORDS = 6000
@@ -290,10 +291,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = argparse.ArgumentParser(
         prog="python -m bench.report", description="How large a report is, and how soon it is shown."
     )
-    out.add_argument("--samples", type=int, default=20_000, help="rows (default: %(default)s)")
+    out.add_argument("--samples", type=whole(1), default=20_000, help="rows (default: %(default)s)")
     out.add_argument(
         "--characters",
-        type=int,
+        type=whole(1),
         nargs="+",
         default=[2_000, 10_000],
         help="of each sample; one measurement for each (default: 2000 10000)",

@@ -41,6 +41,7 @@ from bench.peers import MODEL, OPEN_S, open_side, require_quiet
 from bench.peers_text import comparison_text, verdict_line
 from bench.results import write_section
 from bench.sides.protocol import ROOT, Side, SideError, token_ids
+from bench.whole import whole
 
 CONTEXT = 128
 BATCH = 8
@@ -358,10 +359,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
     out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
-    out.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    out.add_argument("--threads", type=whole(1), default=min(2, os.cpu_count() or 1))
     out.add_argument("--isa", help="avx512, avx2 or plain (default: the best here)")
-    out.add_argument("--pairs", type=int, help="of every ratio")
-    out.add_argument("--tokens", type=int, help="decoded in one measurement")
+    out.add_argument("--pairs", type=whole(1), help="of every ratio")
+    out.add_argument("--tokens", type=whole(2), help="decoded in one measurement")
     options = out.parse_args(arguments)
     try:
         model = options.model or verify(MODEL)

@@ -35,6 +35,7 @@ from bench.peers import MODEL, require_quiet
 from bench.peers_text import comparison_text
 from bench.results import write_section
 from bench.serving import NAME, SETTLE_S, server
+from bench.whole import whole
 
 DOCUMENTS = Path(__file__).parent / "documents"
 ASK_S = 300.0
@@ -204,17 +205,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.speculation", description="Decoding with guesses beside plain decoding."
     )
     out.add_argument("--speculate", default="ngram", help="ngram, or a small model (default: %(default)s)")
-    out.add_argument("--draft-tokens", type=int, default=4, help="guessed a step (default: %(default)s)")
+    out.add_argument("--draft-tokens", type=whole(1), default=4, help="guessed a step (default: %(default)s)")
     out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
     out.add_argument(
         "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
     )
     out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
     out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
-    out.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    out.add_argument("--threads", type=whole(1), default=min(2, os.cpu_count() or 1))
     out.add_argument("--isa", help="avx512, avx2 or plain (default: the best here)")
-    out.add_argument("--pairs", type=int, default=8, help="of every ratio (default: %(default)s)")
-    out.add_argument("--tokens", type=int, default=128, help="of an answer (default: %(default)s)")
+    out.add_argument("--pairs", type=whole(1), default=8, help="of every ratio (default: %(default)s)")
+    out.add_argument("--tokens", type=whole(2), default=128, help="of an answer (default: %(default)s)")
     options = out.parse_args(arguments)
     try:
         report = measure(options, options.model or verify(MODEL), require_quiet(options.busy))

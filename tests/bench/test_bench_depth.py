@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from assay.errors import ConfigurationError
 from assay.paths import ROOT
 from bench import depth, floors, needle
 from bench.divergence import log_softmax, top_ids
+from bench.sides.protocol import Side
 
 
 def run(*arguments: str) -> tuple[int, dict[str, object]]:
@@ -60,6 +66,51 @@ def test_an_error_that_grows_with_depth_fails() -> None:
     assert [(row.first, row.end) for row in rows] == [(0, 1024), (1024, 4096)]
     assert rows[0].kl < rows[1].kl
     assert not depth.held(rows, decoded_alike=True)
+
+
+class Speller:
+    """Stands for the side: a token for each letter."""
+
+    def ask(self, _: str, __: float, *, text: str) -> dict[str, list[int]]:
+        return {"tokens": [ord(letter) for letter in text]}
+
+
+@given(st.integers(0, 400))
+def test_a_prompt_has_the_tokens_that_were_asked_for_or_is_refused(length: int) -> None:
+    side = cast(Side, Speller())
+    try:
+        made = list(needle.prompts(side, length))
+    except ConfigurationError as error:
+        least = int(error.next.split()[-1])
+        assert length < least
+        assert len(list(needle.prompts(side, least))) == len(needle.DEPTHS)
+        return
+    for _, prompt, wanted in made:
+        assert len(prompt) + len(wanted) + 16 == length
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("depth", "--positions", "0"), "'0' is no whole number from 64 to 32768"),
+        (("depth", "--positions", "1000000"), "from 64 to 32768"),
+        (("needle", "--lengths", "-5"), "'-5' is no whole number from 64"),
+        (("needle", "--lengths", "0"), "'0' is no whole number from 64"),
+        (("speculation", "--pairs", "0"), "'0' is no whole number from 1"),
+        (("speculation", "--tokens", "1"), "'1' is no whole number from 2"),
+        (("serving", "--tokens", "x"), "'x' is no whole number from 2"),
+        (("engine", "--repeats", "0"), "'0' is no whole number from 1"),
+        (("memory", "--requests", "٣"), "is no whole number from 0"),
+    ],
+)
+def test_a_number_that_nothing_can_be_measured_of_is_refused(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = importlib.import_module(f"bench.{words[0]}")
+    with pytest.raises(SystemExit) as ended:
+        command.main(list(words[1:]))
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
 
 
 def test_a_form_that_loses_the_number_fails() -> None:
