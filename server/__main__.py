@@ -222,7 +222,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
     serving = asyncio.create_task(http.serve(sockets=[listener]))
     wanted = ModelOptions(
         options.model,
-        options.name or model_name(options.model),
+        served_name(options),
         threads=options.threads,
         slots=options.slots,
         context=options.context,
@@ -261,10 +261,22 @@ def speculation(options: argparse.Namespace) -> Speculation | None:
     return Speculation(options.speculate, *([options.draft_tokens] if options.draft_tokens else []))
 
 
+def served_name(options: argparse.Namespace) -> str:
+    """Return the model's name in the API; StartError when no client could be told it."""
+    name = str(options.name or model_name(options.model))
+    if not name.isprintable():
+        raise StartError(
+            f"a model cannot be served as {name!a}",
+            "that name holds what cannot be printed",
+            "add --name NAME",
+        )
+    return name
+
+
 def _announce(options: argparse.Namespace, address: tuple[object, ...], fingerprint: str) -> None:
     host, port = address[:2]
     shown = f"[{host}]" if ":" in str(host) else host
-    name = options.name or model_name(options.model)
+    name = served_name(options)
     sys.stderr.write(f"ready: {name} at http://{shown}:{port}/v1 ({fingerprint})\n")
     sys.stderr.flush()
     if options.ready_file is not None:
@@ -318,7 +330,16 @@ def print_plan(options: argparse.Namespace) -> None:
         draft=find_draft(speculation(options)),
         fewer_kept=options.kept_slots is None,
     )
-    sys.stdout.write((planning.document if options.json else planning.text)(report) + "\n")
+    try:
+        sys.stdout.write((planning.document if options.json else planning.text)(report) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough; the interpreter flushes once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        why = error.strerror or type(error).__name__
+        raise StartError("the plan cannot be printed", why, "df -h   # and where stdout goes") from error
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -355,6 +376,7 @@ def main(argv: list[str] | None = None) -> int:
         check_model(options.model)
         if asked is not None and asked.guesser != NGRAM:
             check_model(Path(asked.guesser))
+        served_name(options)
         if options.ready_file is not None:
             _check_ready_file(options.ready_file)
         listener = bind(options.host, options.port)

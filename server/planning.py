@@ -68,6 +68,11 @@ class Report:
         return self.total_bytes <= self.limit_bytes
 
 
+def printed(name: str) -> str:
+    """Return a file's name as it can be printed."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
 def size_bytes(text: str) -> int:
     """Return the bytes of a size such as 24GiB, 800MB or 1000000.
 
@@ -143,13 +148,13 @@ def make(
         for name, steps in shapes.items()
     )
     return Report(
-        model=model.name,
+        model=printed(model.name),
         kv=holding.kv,
         kept_slots=holding.kept_slots,
         card=card,
         limit_bytes=limit,
         memory=memory,
-        draft=None if draft is None else draft.origin.path.name,
+        draft=None if draft is None else printed(draft.origin.path.name),
         draft_memory=small,
         works=works,
         assumed=assumed,

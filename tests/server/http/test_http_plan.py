@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -36,9 +38,9 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def planned(model: Path, *words: str) -> dict[str, Any]:
-    done = command(str(model), "--plan", "--json", *words)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        assert main([str(model), "--plan", "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(told.getvalue())
     return found
 
 

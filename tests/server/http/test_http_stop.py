@@ -81,6 +81,31 @@ def test_a_second_signal_ends_it_at_once(model: Path, tmp_path: Path) -> None:
             assert running.process.wait(60) == 0
 
 
+def test_a_name_that_no_client_could_be_told_is_refused(model: Path, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/sm\xe4ll.gguf"))
+    path.write_bytes(model.read_bytes())
+    words = [sys.executable, "-m", "server", str(path), "--port", "0"]
+    for name, told in (((), r"'sm\udce4ll'"), (("--name", "a\x1b[31m"), r"'a\x1b[31m'")):
+        done = subprocess.run([*words, *name], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, told in done.stderr, "add --name NAME" in done.stderr) == (2, True, True)
+    done = subprocess.run([*words, "--plan"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, r"sm\udce4ll.gguf")
+    with command_server(path, tmp_path, "--name", "small") as running:
+        assert httpx.get(f"{running.url}/v1/models").json()["data"][0]["id"] == "small"
+
+
+def test_a_plan_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none(model: Path) -> None:
+    command = f"'{sys.executable}' -m server '{model}' --plan"
+    full, unread = (
+        subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {each}"], capture_output=True, text=True, check=False
+        )
+        for each in (f"{command} > /dev/full", f"{command} | true")
+    )
+    assert (full.returncode, full.stderr.splitlines()[0]) == (2, "error: the plan cannot be printed")
+    assert (unread.returncode, unread.stderr) == (0, "")
+
+
 @pytest.fixture
 def endless(model: Path, tmp_path: Path) -> Path:
     """The model with a hole behind it that takes minutes to hash."""
