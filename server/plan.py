@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from server import abi
@@ -114,7 +115,6 @@ def plan(
     """
     if isinstance(model, Path) and model.is_dir():
         model = read(model)
-    library = abi.load(ensure_built().library)
     options = abi.Options(
         path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
         kv=holding.kv.encode(),
@@ -133,9 +133,15 @@ def plan(
     for step, target in zip(steps, native, strict=True):
         target.sequences, target.rows = step.sequences, step.rows
         target.position, target.logits = step.position, step.logits
-    library.plan(options, memory, native)
+    _library().plan(options, memory, native)
     found = Memory(*(getattr(memory, name) for name in MEMORY))
     return found, [Cost(*(_part(getattr(each, name)) for name in PARTS)) for each in native]
+
+
+@cache
+def _library() -> abi.Library:
+    # What fits is searched for by planning, and the name of a library is a digest over all sources.
+    return abi.load(ensure_built().library)
 
 
 def gib(size: int) -> str:
