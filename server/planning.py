@@ -26,6 +26,8 @@ from server.plan import GIB, Cost, Holding, Memory, Step, gib, largest, plan, wi
 
 SCHEMA = "assay/plan/v1"
 DEPTH = 8192  # tokens before an answer, and of a prompt, that figures are usually told of
+COLUMNS = ("MB", "weights", "kv", "state", "between", "int8 G", "half G", "vec. G", "publ.", "assumed")
+WIDTHS = (9, 9, 9, 8, 8, 9, 8, 8, 9, 9)
 UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": GIB}
 
 
@@ -280,23 +282,19 @@ def _work_lines(report: Report) -> Iterator[str]:
         f"{card.int8_operations_per_s / 1e12:,.0f} and halves {card.half_operations_per_s / 1e12:,.0f} x "
         f"{assumed.matrix:.2f}, vector {card.vector_operations_per_s / 1e12:,.1f} x {assumed.vector:.2f} T/s)"
     )
-    yield (
-        f"  {'a token of':<22}{'MB':>9}{'weights':>9}{'kv':>9}{'state':>8}{'between':>8}"
-        f"{'int8 G':>9}{'half G':>8}{'vec. G':>8}{'publ.':>9}{'assumed':>9}"
+    yield f"  {'a token of':<22}" + "".join(
+        f"{name:>{width}}" for name, width in zip(COLUMNS, WIDTHS, strict=True)
     )
     for work in report.works:
         total, tokens = work.cost.total, work.tokens
         sizes = (total.bytes, *(part.bytes for part in work.cost.parts))
         counts = (total.int8_operations, total.half_operations, total.vector_operations)
         rates = (work.tokens_per_s(card, Shares()), work.tokens_per_s(card, assumed))
-        yield (
-            f"  {work.name:<22}"
-            + "".join(
-                f"{size / tokens / 1e6:>{width},.0f}"
-                for size, width in zip(sizes, (9, 9, 9, 8, 8), strict=True)
-            )
-            + "".join(
-                f"{count / tokens / 1e9:>{width},.1f}" for count, width in zip(counts, (9, 8, 8), strict=True)
-            )
-            + "".join(f"{rate:>9,.1f}" for rate in rates)
-        )
+        cells = [
+            *(f"{size / tokens / 1e6:,.0f}" for size in sizes),
+            *(f"{count / tokens / 1e9:,.1f}" for count in counts),
+            *(f"{rate:,.1f}" for rate in rates),
+        ]
+        # A value that is wider than its column moves the rest, and never touches the one before it.
+        columns = (f" {cell:>{width - 1}}" for cell, width in zip(cells, WIDTHS, strict=True))
+        yield f"  {work.name:<22}{''.join(columns)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,14 @@ def test_the_text_tells_the_same(model: Path) -> None:
     assert "memory on a CUDA device of 1.00 GiB" in done.stdout
     assert f"{found['memory']['largest_slots']:,}  with 4,096 positions each" in done.stdout
     assert "published figures of one NVIDIA GeForce RTX 3090" in done.stdout
+    # However fast a card is for a small model: every figure stands by itself.
+    rows = [
+        re.split(r"(?<=[0-9]) +(?=[0-9])", line) for line in done.stdout.split("assumed\n")[1].splitlines()
+    ]
+    assert [len(row) for row in rows] == [len(planning.COLUMNS) + 1] * len(found["work"])
+    for row, work in zip(rows, found["work"], strict=True):
+        assert row[0] == f"  {work['name']}"
+        assert row[-1] == f"{work['tokens_per_s_at_assumed']:,.1f}"
 
 
 @pytest.mark.parametrize(
