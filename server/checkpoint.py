@@ -95,9 +95,17 @@ def read(folder: Path) -> Checkpoint:
 
 
 def model_files(folder: Path) -> tuple[Path, ...]:
-    """Return every file of a directory that decides how it answers, sorted by name."""
+    """Return every file of a directory that decides how it answers, sorted by name.
+
+    Raises:
+        CheckpointError: one of them is a pipe, a device or the like, which could keep a reader for ever.
+    """
     beside = (folder / name for name in _BESIDE)
-    return tuple(sorted((*(path for path in beside if path.exists()), *tensor_files(folder))))
+    found = tuple(sorted((*(path for path in beside if path.exists()), *tensor_files(folder))))
+    for path in found:
+        if not path.is_file():
+            raise CheckpointError(f"{path} is not a regular file")
+    return found
 
 
 def _metadata(architecture: str, config: Fields, tensors: int) -> dict[str, Value]:

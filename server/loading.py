@@ -172,6 +172,15 @@ def _hashed(origin: Origin) -> Iterator[Future[str]]:
             raise
 
 
+def _digested(digest: Future[str], path: Path) -> str:
+    try:
+        return digest.result()
+    except (OSError, EngineError) as error:
+        raise StartError(
+            f"the files of {path} cannot be hashed", str(error), f"ls -lL '{path}'", MISSING_DEPENDENCY
+        ) from error
+
+
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     """Load the model, hashing its files meanwhile, and start its scheduler.
 
@@ -225,7 +234,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             template = metadata.get("tokenizer.chat_template")
             described = identity.describe(
                 name=options.name,
-                model_sha256=digest.result(),
+                model_sha256=_digested(digest, options.path),
                 size_bytes=origin.size_bytes(),
                 metadata=metadata,
                 template=template if isinstance(template, str) else "",

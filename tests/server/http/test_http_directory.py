@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from server.checkpoint_tokenizer import read_tokenizer
 from server.errors import StartError
 from server.identity import canonical, file_sha256
+from server.loading import ModelOptions, load
+from server.metrics import Metrics
+from server.origin import Origin
 from server.safetensors import CheckpointError
 from server.tokenizer import Tokenizer
 from tests.server.engine import tiny_tokenizer
@@ -171,3 +175,28 @@ def test_a_directory_that_is_no_model_is_an_error_with_a_next_command(
     assert done.returncode == 3, done.stderr
     assert why in done.stderr
     assert "next:" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "chat_template.jinja"])
+def test_a_pipe_beside_the_tensors_keeps_no_start_waiting(file: str, tmp_path: Path) -> None:
+    tiny_tokenizer.write(TinyCheckpoint("F32", vocabulary=tiny_tokenizer.SIZE).write(tmp_path))
+    (tmp_path / file).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / file)
+    words = [sys.executable, "-m", "server", str(tmp_path), "--port=0"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 3, done.stderr
+    assert f"{file} is not a regular file" in done.stderr
+
+
+def test_files_that_go_while_they_are_hashed_are_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_tokenizer.write(TinyCheckpoint("F32", vocabulary=tiny_tokenizer.SIZE).write(tmp_path / "m"))
+
+    def gone(*_: object) -> str:
+        raise FileNotFoundError(2, "No such file or directory", "model.safetensors")
+
+    monkeypatch.setattr(Origin, "sha256", gone)
+    with pytest.raises(StartError, match="cannot be hashed") as caught:
+        load(ModelOptions(folder, "m"), Metrics())
+    assert (caught.value.exit_code, "model.safetensors" in caught.value.why) == (3, True)

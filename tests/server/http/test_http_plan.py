@@ -158,6 +158,19 @@ def test_a_refusal_is_one_json_object_where_one_is_asked_for(model: Path) -> Non
         assert found["error"]["next"].startswith("assay ")
 
 
+def test_a_plan_that_is_interrupted_says_so(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning, "make", interrupted)
+    assert main([str(model), "--plan", "--json"]) == 6
+    said = capsys.readouterr()
+    assert said.err.startswith("error: cancelled")
+    assert json.loads(said.out)["exit_code"] == 6
+
+
 def test_as_many_answers_at_once_as_there_are_slots_can_be_planned(model: Path) -> None:
     memory = planned(model, "--slots", "1024", "--context", "8")["memory"]
     assert (memory["slots"], memory["largest_slots"]) == (1024, 1024)
