@@ -107,6 +107,8 @@ class ModelGuesser:
         self._slots: OrderedDict[int, int] = OrderedDict()  # of a text: its slot here, least recent first
         self._free = list(range(engine.slots))
         self._held: list[list[int]] = [[] for _ in range(engine.slots)]
+        # Of each slot the text it was last asked for, and how many of its first tokens it then held.
+        self._agreed: list[tuple[list[int], int]] = [([], 0)] * engine.slots
 
     def guess(self, texts: Sequence[Text]) -> list[list[int]]:
         """Return for each text the small model's greedy continuation."""
@@ -146,8 +148,19 @@ class ModelGuesser:
     def _missing(self, slot: int, tokens: list[int]) -> Chunk:
         """Return what has to be written for a slot to hold a text, its last token at least."""
         held = self._held[slot]
-        begin = min(common_tokens(held, tokens), len(tokens) - 1)
+        begin = min(self._common(slot, tokens), len(tokens) - 1)
         if begin < len(held) and begin < self._engine.rewindable(slot):
             begin = 0
         end = min(begin + READ_AT_ONCE, len(tokens))
+        self._agreed[slot] = tokens, end
         return Chunk(slot, begin, tokens[begin:end], "last" if end == len(tokens) else "none")
+
+    def _common(self, slot: int, tokens: list[int]) -> int:
+        """Return how many first tokens of a text a slot holds; of one that grew only the new are read."""
+        held = self._held[slot]
+        text, count = self._agreed[slot]
+        if text is not tokens:
+            return common_tokens(held, tokens)
+        while count < min(len(held), len(tokens)) and held[count] == tokens[count]:
+            count += 1
+        return count

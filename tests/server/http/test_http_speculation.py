@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server import speculation
 from server.engine import Chunk, Engine, EngineError, StepResult
 from server.errors import ApiError
 from server.generation import Answer, Delta, Generation
 from server.metrics import Metrics
+from server.radix import common_tokens
 from server.sampling import Sampling
 from server.scheduler import Limits, Scheduler, Stepper
 from server.speculation import MOST_GUESSES, Guesser, ModelGuesser, NgramGuesser, Text
@@ -212,6 +214,51 @@ def test_an_ngram_guess_is_what_followed_the_longest_run_the_latest_time(
     grown.extend(tokens[first:])
     assert guesser.guess([text]) == [plain()]
     assert guesser.guess([Text(3, [0, 1], most)]) == [[]], "another text in the same slot"
+
+
+def said(tokens: list[int], most: int) -> list[int]:
+    """What the toy says behind some tokens, one after the other."""
+    engine, guess = ToyEngine(), list[int]()
+    for _ in range(most):
+        guess += engine.step([Chunk(0, 0, (*tokens, *guess), "last")]).greedy.tolist()
+    return guess
+
+
+@pytest.mark.parametrize("kind", [ToyEngine, Careful])
+@settings(max_examples=60, deadline=None)
+@given(
+    growth=st.lists(st.tuples(st.integers(0, 3), st.booleans(), prompts), min_size=1, max_size=5),
+    most=st.integers(1, 4),
+)
+def test_a_small_model_guesses_what_it_would_say_itself(
+    kind: Callable[..., ToyEngine], growth: list[tuple[int, bool, tuple[int, ...]]], most: int
+) -> None:
+    guesser = ModelGuesser(kind(slots=2))
+    texts = [Text(slot, ids(b"ab"), most) for slot in range(4)]  # more of them than it has slots
+    for slot, other, more in growth:
+        if other:
+            texts[slot] = Text(slot, list(more), most)
+        else:
+            texts[slot].tokens.extend(more)
+        beside = texts[slot - 1]
+        assert guesser.guess([texts[slot], beside]) == [
+            said(each.tokens, most) for each in (texts[slot], beside)
+        ]
+
+
+def test_of_a_long_text_that_grows_only_what_is_new_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: list[int] = []
+
+    def counted_whole(held: Sequence[int], tokens: Sequence[int]) -> int:
+        whole.append(len(tokens))
+        return common_tokens(held, tokens)
+
+    monkeypatch.setattr(speculation, "common_tokens", counted_whole)
+    guesser, text = ModelGuesser(ToyEngine()), Text(0, ids(b"ab" * 40), 3)
+    for token in ids(b"say abba"):
+        text.tokens.append(token)
+        assert guesser.guess([text]) == [said(text.tokens, 3)]
+    assert whole == [81]
 
 
 def test_a_guesser_that_fails_is_left_out_and_answers_go_on() -> None:
