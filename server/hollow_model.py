@@ -15,6 +15,8 @@ The shapes are public ones; the forms are named after what is usually published:
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +32,13 @@ def write(shape: Shape, form: str, path: Path) -> Path:
 
     Raises:
         ValueError: there is no such form.
+        FileExistsError: there is something at the path, which could be the real model.
+        OSError: it cannot be written.
     """
     if form not in FORMS:
         raise ValueError(f"{form!r} is none of {', '.join(FORMS)}")
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if form in hollow_gguf.FORMS:
         hollow_gguf.write_gguf(shape, form, path)
     else:
@@ -49,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("form", choices=FORMS)
     parser.add_argument("path", type=Path, help="where it goes: a file of GGUF, or a directory")
     options = parser.parse_args(argv)
-    write(SHAPES[options.shape], options.form, options.path)
+    try:
+        write(SHAPES[options.shape], options.form, options.path)
+    except OSError as error:
+        parser.error(f"{options.path} cannot be written: {error.strerror}")
     return 0
 
 

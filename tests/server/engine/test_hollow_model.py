@@ -112,3 +112,16 @@ def test_a_model_of_8_billion_weights_is_planned_in_kilobytes(form: str, tmp_pat
 def test_a_form_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'q3' is none of q4_0, "):
         write(SHAPES["llama-8b"], "q3", tmp_path / "model")
+
+
+@pytest.mark.parametrize("form", ["q4_0", "w4a16"])
+def test_nothing_is_replaced_by_a_hole(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "model", tmp_path / "model.gguf"
+    folder.mkdir()
+    file.write_bytes(b"weights")
+    for path, why in ((folder, "File exists"), (file, "File exists"), (file / "x", "Not a directory")):
+        with pytest.raises(SystemExit) as ended:
+            main(["llama-8b", form, str(path)])
+        assert ended.value.code == 2
+        assert f"{path} cannot be written: {why}" in capsys.readouterr().err
+    assert (list(folder.iterdir()), file.read_bytes()) == ([], b"weights")
