@@ -27,7 +27,7 @@ import httpx
 
 from assay.console import complain, say
 from assay.errors import AssayError, PrerequisiteError, VerificationError
-from assay.models import verify
+from assay.models import pins, verify
 from bench import machine
 from bench.http_stream import StreamError, streams
 from bench.paired import Comparison, abba, compare
@@ -204,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = argparse.ArgumentParser(
         prog="python -m bench.speculation", description="Decoding with guesses beside plain decoding."
     )
-    out.add_argument("--speculate", default="ngram", help="ngram, or a small model (default: %(default)s)")
+    out.add_argument(
+        "--speculate", default="ngram", help="ngram, or a small model, by name or path (default: %(default)s)"
+    )
     out.add_argument("--draft-tokens", type=whole(1), default=4, help="guessed a step (default: %(default)s)")
     out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
     out.add_argument(
@@ -218,6 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.add_argument("--tokens", type=whole(2), default=128, help="of an answer (default: %(default)s)")
     options = out.parse_args(arguments)
     try:
+        if options.speculate in pins():
+            options.speculate = str(verify(options.speculate))
         report = measure(options, options.model or verify(MODEL), require_quiet(options.busy))
     except AssayError as error:
         complain(error)

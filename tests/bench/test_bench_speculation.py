@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import VerificationError
+from assay.errors import PrerequisiteError, VerificationError
 from bench import speculation
 from bench.speculation import Workload, measure_one, workloads
 from server.engine import Chunk, StepResult
@@ -54,6 +55,21 @@ def test_another_text_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speculation, "said", lambda port, asked: str(port))
     with pytest.raises(VerificationError, match="another one"):
         measure_one(Workload("echo", "ab"), 1, 2, 4, 1, 1)
+
+
+def test_a_pinned_model_can_guess_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def measured(options: argparse.Namespace, *_: object) -> None:
+        asked.append(options.speculate)
+        raise PrerequisiteError("nothing is measured", "", "")
+
+    monkeypatch.setattr(speculation, "pins", lambda: {"small": None})
+    monkeypatch.setattr(speculation, "verify", lambda name: Path(f"/models/{name}.gguf"))
+    monkeypatch.setattr(speculation, "measure", measured)
+    for guesser in ("small", "small.gguf", "ngram"):
+        assert speculation.main(["--busy", "--speculate", guesser]) == 3
+    assert asked == ["/models/small.gguf", "small.gguf", "ngram"]
 
 
 @pytest.mark.slow
