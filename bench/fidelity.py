@@ -214,7 +214,7 @@ def measure(
         for isa in [*chosen, *(("plain",) if plain and "plain" not in chosen else ())]:
             most = min(count, PLAIN_DOCUMENTS) if isa == "plain" and count > PLAIN_DOCUMENTS else count
             rows, where = most * POSITIONS, text.documents(most)
-            for kv in ("f16", "int8"):
+            for kv in ("f16", "int8", "q4"):
                 ours.ask("open", OPEN_S, **opened, isa=isa, kv=kv)
                 side = answered(ours, text, ids, folder, most)
                 exactly = _first(reference, rows)

@@ -44,9 +44,9 @@ COORDINATOR_GROWTH = 1.1
 # Upper bound of mean KL over llama.cpp's.
 KL_RATIO_BOUND = 1.05
 # Of mean KL to exact arithmetic at any depth, weights in full precision, by form of keys and values.
-DEPTH_KL: Mapping[str, float] = {"f16": 1e-5, "int8": 1e-3}
+DEPTH_KL: Mapping[str, float] = {"f16": 1e-5, "int8": 1e-3, "q4": 1e-1}
 # By how much a digit of a number in a long prompt may be less likely than with halves, in nats.
-NEEDLE_LOSS: Mapping[str, float] = {"f16": 0.0, "int8": 0.05}
+NEEDLE_LOSS: Mapping[str, float] = {"f16": 0.0, "int8": 0.05, "q4": 0.5}
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = [
                 footprint(model, slots, context, kv, folder)
                 for slots, context in SHAPES
-                for kv in ("f16", "int8")
+                for kv in ("f16", "int8", "q4")
             ]
             flat = flatness(model, options.requests, folder) if options.requests else None
     except AssayError as error:

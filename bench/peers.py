@@ -335,7 +335,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--tokens", type=int, help="decoded in one measurement")
     out.add_argument("--pairs", type=int, help="of every figure")
     out.add_argument("--isa", help="our instruction set: avx512, avx2 or plain (default: the best here)")
-    out.add_argument("--kv", choices=("f16", "int8"), default="f16", help="how our keys and values are kept")
+    out.add_argument(
+        "--kv", choices=("f16", "int8", "q4"), default="f16", help="how our keys and values are kept"
+    )
     out.add_argument("--seed", type=int, help="of prompts and bootstraps (default: from the clock, and told)")
     return out
 

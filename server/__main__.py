@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--context", type=_positive, help="positions a slot holds (default: the engine's choice)"
     )
     out.add_argument(
-        "--kv", choices=("f16", "int8"), default="f16", help="keys and values (default: %(default)s)"
+        "--kv", choices=("f16", "int8", "q4"), default="f16", help="keys and values (default: %(default)s)"
     )
     out.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="what computes (default: %(default)s)"

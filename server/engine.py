@@ -91,7 +91,7 @@ class Engine:
         slots: int = 8,
         context: int | None = None,
         isa: str | None = None,
-        kv: Literal["f16", "int8"] = "f16",
+        kv: Literal["f16", "int8", "q4"] = "f16",
         device: Literal["cpu", "cuda", "cuda-emulated"] = "cpu",
         kept_slots: int = 0,
         kept_positions: int = 0,
@@ -106,7 +106,8 @@ class Engine:
             slots: sequences held at once.
             context: positions a slot can hold; the smaller of the model's and 8192 by default.
             isa: "avx512", "avx2" or "plain" of a CPU; the best the device has by default.
-            kv: how keys and values are kept; int8 takes half the memory and costs some fidelity.
+            kv: how keys and values are kept; int8 takes half the memory and q4 a third (5 bits a value),
+                at some cost in fidelity.
             device: what computes; "cuda" is the first GPU that the driver shows, and needs nvcc once.
             kept_slots: of the slots, those that together hold no more than `kept_positions`.
             kept_positions: a device has memory for no more; the CPU takes memory as it is written to.

@@ -144,8 +144,9 @@ def cases(large: bool) -> Iterator[Case]:
     for size in (1, 75, 1000, *((49152,) if large else ())):
         yield _argmax(gaussian(size))
     yield _sample(gaussian(4, 1000), np.array([0.0, 0.3, 0.7, 0.999], np.float32))
-    for kv, name in ((0, "f16"), (1, "int8")):
-        for head_dim, positions in ((40, 33), (64, 140), (128, 130), *(((256, 700),) if large else ())):
+    for kv, name in ((0, "f16"), (1, "int8"), (2, "q4")):
+        small = (32 if name == "q4" else 40, 33)
+        for head_dim, positions in (small, (64, 140), (128, 130), *(((256, 700),) if large else ())):
             keys, values = gaussian(positions, head_dim), gaussian(positions, head_dim)
             yield _kv_write(kv, name, keys, values)
             yield _attention(kv, name, gaussian(5, head_dim) / np.float32(np.sqrt(head_dim)), keys, values)
@@ -265,18 +266,19 @@ def _sample(x: Floats, uniform: Floats) -> Case:
 
 def _kv_write(kv: int, name: str, keys: Floats, values: Floats) -> Case:
     positions, width = keys.shape
-    size = 256 * width * (2 if kv == 0 else 1) + (0 if kv == 0 else 1024)
+    key_bytes = 128 * width * (4, 2, 1)[kv] // 2
+    size = 2 * key_bytes + (0, 1024, 2 * 128 * width // 32 * 4)[kv]
 
     def run(backend: Backend) -> Arrays:
         lane = np.empty(1, np.int32)
         backend.call("key_lane", lane)
         blocks = np.zeros((-(-positions // 128), size), np.uint8)
         backend.call("kv_write", kv, keys, values, width, positions, blocks)
-        half = 128 * width * (2 if kv == 0 else 1)
         kind = np.float16 if kv == 0 else np.int8
-        stored = np.ascontiguousarray(blocks[:, :half]).view(kind).reshape(-1, width, int(lane[0]))
-        in_order = np.ascontiguousarray(stored.transpose(0, 2, 1)).reshape(-1, width)[:positions]
-        return in_order, np.ascontiguousarray(blocks[:, half : 2 * half]).view(kind)
+        items = key_bytes // 128 // np.dtype(kind).itemsize  # of a position: at 4 bits two numbers each
+        stored = np.ascontiguousarray(blocks[:, :key_bytes]).view(kind).reshape(-1, items, int(lane[0]))
+        in_order = np.ascontiguousarray(stored.transpose(0, 2, 1)).reshape(-1, items)[:positions]
+        return in_order, np.ascontiguousarray(blocks[:, key_bytes : 2 * key_bytes]).view(kind)
 
     return Case(f"kv_write {name} {positions} x {width}", run, 0.0)
 

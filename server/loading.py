@@ -49,7 +49,7 @@ class ModelOptions:
     context: int | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     isa: str | None = None
-    kv: Literal["f16", "int8"] = "f16"
+    kv: Literal["f16", "int8", "q4"] = "f16"
     # Ended answers whose keys and values stay for prompts that begin alike; None: KEPT_SLOTS, or as many of
     # them as a GPU has room for.
     kept_slots: int | None = None

@@ -55,7 +55,7 @@ class AssaySide:
         context: int,
         slots: int = 1,
         isa: str | None = None,
-        kv: Literal["f16", "int8"] = "f16",
+        kv: Literal["f16", "int8", "q4"] = "f16",
         bare: bool = False,
     ) -> Mapping[str, object]:
         """Open a model; what was open before is closed."""

@@ -88,7 +88,7 @@ typedef void (*assay_progress)(void* context, uint64_t done_bytes, uint64_t tota
 typedef struct assay_options {
   const char* path; /* the GGUF file; not read where there are tensors */
   const char* isa;  /* "avx512", "avx2", "plain", or NULL: the best this CPU has */
-  const char* kv;   /* keys and values as "f16" or "int8"; NULL: "f16" */
+  const char* kv;   /* keys and values as "f16", "int8" or "q4"; NULL: "f16" */
   int32_t threads;  /* 1 to 256 */
   int32_t slots;    /* sequences held at once, 1 to 1024 */
   int32_t context;  /* positions a slot can hold; 0: min(the model's, 8192) */

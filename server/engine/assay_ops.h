@@ -32,7 +32,7 @@ ASSAY_EXPORT int32_t assay_op_rope(const char* isa, float* head, int32_t rope_di
 /* Positions interleaved in the keys of a block (ops.h). */
 ASSAY_EXPORT int32_t assay_op_key_lane(const char* isa, int32_t* lane);
 /* Writes keys and values [positions][head_dim] one by one into blocks of 128 positions (ops.h), one after the other.
- * `type` is 0 for halves and 1 for int8. */
+ * `type` is 0 for halves, 1 for int8 and 2 for q4. */
 ASSAY_EXPORT int32_t assay_op_kv_write(const char* isa, int32_t type, const float* keys, const float* values,
                                        int32_t head_dim, int32_t positions, uint8_t* blocks);
 /* out[count][head_dim] of queries q[count][head_dim], query i seeing positions below visible[i]; count is at most

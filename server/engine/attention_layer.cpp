@@ -97,7 +97,9 @@ void PassWorker::attend_unit(int index, int unit_index) {
   for (int row = unit.row; row < unit.row + unit.rows; ++row) {
     for (int head = unit.head; head < unit.head + unit.heads; ++head, ++count) {
       const float* query = buffers_.queries + static_cast<size_t>(row) * buffers_.q_stride + head * query_rows();
-      for (int i = 0; i < config_.head_dim; ++i) scratch_.queries[count * config_.head_dim + i] = query[i] * scale;
+      float* const scaled = scratch_.queries + count * config_.head_dim;
+      for (int i = 0; i < config_.head_dim; ++i) scaled[i] = query[i] * scale;
+      if (cache_.type() == KvType::q4) mix_head(scaled, config_.head_dim);
       visible[count] = plan_.position(row) + 1;
       outputs[count] = attended(row, head);
     }

@@ -13,7 +13,7 @@ Engine::Engine(const assay_options& options)
   config_ = read_config(file);
   context_ = choose_context(options.context, config_.context);
   weights_ = std::make_unique<Weights>(file, config_, *team_);
-  cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv), slots_, context_);
+  cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv, config_.head_dim), slots_, context_);
   delta_cache_ = std::make_unique<DeltaCache>(config_, slots_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *delta_cache_, *ops_, *team_, slots_, context_);
   metadata_ = std::make_unique<KeptMetadata>(file);
@@ -32,7 +32,7 @@ void Engine::describe(assay_info& info) const {
   info.state_chunk = stateful ? kDeltaChunk : 0;
   info.rewind = stateful ? kRewind : 0;
   info.isa = ops_->isa;
-  info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
+  info.kv = kv_name(cache_->type());
 }
 
 void Engine::fork(int source, int slot, int positions) {

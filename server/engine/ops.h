@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kv_q4.h"
 #include "packed.h"
 #include "rewind.h"
 
@@ -67,16 +68,23 @@ struct Output {
   bool add;  // add to what is there
 };
 
-// How keys and values are kept: as halves, or as int8 with one scale for each
-// position of a key/value head (scale = max|x| / 127, q rounded to nearest).
-enum class KvType { f16, int8 };
+// How keys and values are kept: as halves, as int8 with one scale for each
+// position of a key/value head (scale = max|x| / 127, q rounded to nearest), or
+// at 4 bits in groups of 32 values, the keys mixed (kv_q4.h: so must queries be that attention is given).
+enum class KvType { f16, int8, q4 };
 
 // One position block of one key/value head, in kv_block_bytes bytes:
 //   keys    [kPositionBlock / lane][head_dim][lane], lane = Ops::key_lane
 //   values  [kPositionBlock][head_dim]
 //   int8 only: float key scale[kPositionBlock], float value scale[kPositionBlock]
+// and of q4 (head_dim a multiple of kKvGroup)
+//   keys    [kPositionBlock / lane][head_dim / 2][lane] bytes: dimension 2 i low, 2 i + 1 high
+//   values  [kPositionBlock][head_dim / 32][16] bytes: value i of a group low, 16 + i high
+//   half    key scales [head_dim / 32][2][kPositionBlock], value scales [kPositionBlock][head_dim / 32][2]:
+//           scale, then minimum
 constexpr size_t kv_block_bytes(KvType type, int head_dim) {
   const size_t items = size_t{2} * kPositionBlock * static_cast<size_t>(head_dim);
+  if (type == KvType::q4) return items / 2 + items / kKvGroup * 2 * sizeof(uint16_t);
   return type == KvType::f16 ? items * sizeof(uint16_t) : items + 2 * kPositionBlock * sizeof(float);
 }
 

@@ -38,7 +38,7 @@ int32_t with_ops(const char* isa, const Body& body) {
 }
 
 KvType kv_type(int32_t type) {
-  if (type != 0 && type != 1) bad_argument("no such type of keys and values");
+  if (type < 0 || type > 2) bad_argument("no such type of keys and values");
   return static_cast<KvType>(type);
 }
 
@@ -129,17 +129,19 @@ int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const fl
     write_blocks(ops, kind, keys, values, head_dim, positions, pages.data());
     std::vector<const uint8_t*> blocks;
     for (size_t index = 0; index < block_count; ++index) blocks.push_back(pages.data() + index * block_bytes);
+    std::vector<float> mixed(q, q + static_cast<size_t>(count) * width);
+    for (size_t i = 0; kind == KvType::q4 && i < mixed.size(); i += width) mix_head(mixed.data() + i, head_dim);
     if (form != 0) {
       float* outputs[kMostQueries];
       for (int i = 0; i < count; ++i) outputs[i] = out + static_cast<size_t>(i) * width;
-      ops.attention_prefill({q, visible, count, head_dim, kind}, blocks.data(), outputs);
+      ops.attention_prefill({mixed.data(), visible, count, head_dim, kind}, blocks.data(), outputs);
       return;
     }
     std::vector<float> partials;
     for (int i = 0; i < count; ++i) {
       const int seen = (visible[i] + kPositionBlock - 1) / kPositionBlock;
       partials.assign(static_cast<size_t>(seen) * partial_floats(head_dim), 0.0f);
-      const Queries query{q + static_cast<size_t>(i) * width, visible + i, 1, head_dim, kind};
+      const Queries query{mixed.data() + static_cast<size_t>(i) * width, visible + i, 1, head_dim, kind};
       for (int block = 0; block < seen; ++block) {
         float* partial = partials.data() + static_cast<size_t>(block) * partial_floats(head_dim);
         ops.attention_decode(query, blocks[static_cast<size_t>(block)], nullptr, block * kPositionBlock, partial,

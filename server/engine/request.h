@@ -33,11 +33,21 @@ inline int choose_context(int asked, int trained) {
   return asked;
 }
 
-inline KvType choose_kv(const char* asked) {
-  const std::string name = asked == nullptr ? "f16" : asked;
-  if (name == "f16") return KvType::f16;
-  if (name == "int8") return KvType::int8;
-  bad_argument("keys and values as '" + name + "', not 'f16' or 'int8'");
+inline const char* kv_name(KvType type) {
+  return type == KvType::f16 ? "f16" : type == KvType::int8 ? "int8" : "q4";
+}
+
+inline KvType choose_kv(const char* asked, int head_dim) {
+  const std::string name = asked == nullptr ? kv_name(KvType::f16) : asked;
+  for (const KvType type : {KvType::f16, KvType::int8, KvType::q4}) {
+    if (name != kv_name(type)) continue;
+    if (type == KvType::q4 && head_dim % kKvGroup != 0) {
+      bad_argument("keys and values as 'q4' of heads of " + std::to_string(head_dim) + ", no multiple of " +
+                   std::to_string(kKvGroup));
+    }
+    return type;
+  }
+  bad_argument("keys and values as '" + name + "', not 'f16', 'int8' or 'q4'");
 }
 
 // How a model is held as the options ask.
@@ -47,8 +57,8 @@ inline Holding choose_holding(const assay_options& options, const Config& config
     bad_argument("kept_slots is " + std::to_string(options.kept_slots) + " of " + std::to_string(slots) + " slots");
   }
   if (options.kept_positions < 0) bad_argument("kept_positions is " + std::to_string(options.kept_positions));
-  return {choose_kv(options.kv), slots, choose_context(options.context, config.context), options.kept_slots,
-          options.kept_positions};
+  return {choose_kv(options.kv, config.head_dim), slots, choose_context(options.context, config.context),
+          options.kept_slots, options.kept_positions};
 }
 
 // A file's metadata, in memory of its own: the file may go.

@@ -10,7 +10,7 @@ namespace assay {
 namespace {
 
 constexpr int kTileTokens = 8;  // rows of activations that a matrix unit takes at once
-constexpr double kScoreLanes = 16;  // of a score: scale, largest, exponential, two halves, sum
+constexpr double kScoreLanes = 43;  // of a score: scale, largest, exponential, two halves, sum
 constexpr int kTimesAsHalves = 2;   // queries and weights are two halves each
 
 // Instructions that a block of 32 columns takes, of one row of the matrix and one of activations.
@@ -34,6 +34,9 @@ Instructions instructions(TensorType type) {
       return {66, 209 / 32.0};
   }
 }
+
+// Instructions of a lane for a key and a value of a tile: read, widened, multiplied, folded (sm_86's code).
+double lanes_of_item(KvType kv) { return kv == KvType::f16 ? 6.0 : kv == KvType::int8 ? 8.3 : 18.0; }
 
 // Adds up one step.
 class Counter {
@@ -78,7 +81,7 @@ class Counter {
     const double pairs = group * (shape_.rows == 1 ? 1 : shape_.rows);
     const double tiles = std::ceil(pairs / kTileQueries) * shape_.sequences * config_.kv_heads;
     attention_.half += tiles * kTileQueries * seen * config_.head_dim * 2 * 2 * kTimesAsHalves;
-    attention_.vector += tiles * kTileQueries * seen * kScoreLanes;
+    attention_.vector += tiles * seen * (kTileQueries * kScoreLanes + config_.head_dim * lanes_of_item(kv));
     // Tiles of one block of threads read the same keys and values together.
     const double reads = shape_.rows == 1 ? tiles : std::ceil(tiles / (config_.head_dim > 128 ? 2 : 4));
     attention_.bytes += (reads * seen + rows_ * config_.kv_heads) * head_bytes;

@@ -184,9 +184,65 @@ inline void attend_items(const Queries& queries, const uint8_t* block, const uin
   attend_tile<Lanes, kQueries, Item>(queries, block, next, first, state);
 }
 
+// Eight bytes of two numbers each, times a scale, plus a minimum, as halves: the low ones, and `apart` on the high.
+inline void widen_eight(__m128i pairs, __m256 scale, __m256 minimum, uint16_t* out, int apart) {
+  const __m128i mask = _mm_set1_epi8(15);
+  const auto nearest = [](__m256 value) { return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); };
+  const auto put = [&](__m128i n, uint16_t* to) {
+    const __m128i above = nearest(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(n))));
+    const __m128i value = nearest(_mm256_add_ps(_mm256_cvtph_ps(above), minimum));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
+  };
+  put(_mm_and_si128(pairs, mask), out);
+  put(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask), out + apart);
+}
+
+inline __m128i eight_bytes(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
+inline __m256 eight_halves(const uint16_t* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+inline __m256 one_half(uint16_t half) { return _mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(half))); }
+
+// The first `seen` positions of a block at 4 bits as a block of halves.
+template <int kLane>
+inline void widen_block(const uint8_t* block, int head_dim, int seen, uint16_t* out) {
+  const int groups = head_dim / kKvGroup, pairs = head_dim / 2;
+  const uint16_t* key_scales = reinterpret_cast<const uint16_t*>(block + kPositionBlock * head_dim);
+  const uint16_t* value_scales = key_scales + groups * 2 * kPositionBlock;
+  for (int position = 0; position < seen; position += 8) {
+    const int within = position % kLane;
+    const uint8_t* from = block + position / kLane * pairs * kLane + within;
+    uint16_t* to = out + position / kLane * head_dim * kLane + within;
+    for (int g = 0; g < groups; ++g) {
+      const __m256 scale = eight_halves(key_scales + g * 2 * kPositionBlock + position);
+      const __m256 minimum = eight_halves(key_scales + (g * 2 + 1) * kPositionBlock + position);
+      for (int i = g * kKvGroup / 2; i < (g + 1) * kKvGroup / 2; ++i) {
+        widen_eight(eight_bytes(from + i * kLane), scale, minimum, to + 2 * i * kLane, kLane);
+      }
+    }
+  }
+  const uint8_t* from = block + kPositionBlock * pairs;
+  uint16_t* to = out + kPositionBlock * head_dim;
+  for (int g = 0; g < seen * groups; ++g, from += kKvGroup / 2, to += kKvGroup) {
+    const __m256 scale = one_half(value_scales[2 * g]), minimum = one_half(value_scales[2 * g + 1]);
+    widen_eight(eight_bytes(from), scale, minimum, to, kKvGroup / 2);
+    widen_eight(eight_bytes(from + 8), scale, minimum, to + 8, kKvGroup / 2);
+  }
+}
+
 template <typename Lanes>
 inline void attend_block(const Queries& queries, const uint8_t* block, const uint8_t* next, int first,
                          BlockState& state) {
+  if (queries.type == KvType::q4) {
+    alignas(64) uint16_t widened[2 * kPositionBlock * kMostHeadDim];
+    int seen = 0;
+    for (int i = 0; i < queries.count; ++i) {
+      const int visible = queries.visible[i] - first;
+      seen = visible > seen ? visible : seen;
+    }
+    widen_block<Lanes::width>(block, queries.head_dim, seen < kPositionBlock ? seen : kPositionBlock, widened);
+    return attend_items<Lanes, uint16_t>(queries, reinterpret_cast<const uint8_t*>(widened), nullptr, first, state);
+  }
   if (queries.type == KvType::f16) return attend_items<Lanes, uint16_t>(queries, block, next, first, state);
   attend_items<Lanes, int8_t>(queries, block, next, first, state);
 }

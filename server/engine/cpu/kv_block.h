@@ -61,11 +61,38 @@ void write_bytes(const float* key, const float* value, int head_dim, int positio
   }
 }
 
+// Keys and values at 4 bits (kv_q4.h).
+template <int kLane>
+void write_groups(const float* key, const float* value, int head_dim, int position, uint8_t* block) {
+  const int groups = head_dim / kKvGroup;
+  uint8_t* keys = block + position / kLane * head_dim / 2 * kLane + position % kLane;
+  uint8_t* values = block + (kPositionBlock + position) * head_dim / 2;
+  uint16_t* key_scales = reinterpret_cast<uint16_t*>(block + kPositionBlock * head_dim);
+  uint16_t* value_scales = key_scales + (kPositionBlock + position) * groups * 2;
+  float mixed[kMostHeadDim];
+  __builtin_memcpy(mixed, key, static_cast<size_t>(head_dim) * sizeof(float));
+  mix_head(mixed, head_dim);
+  key = mixed;
+  for (int g = 0; g < groups; ++g, key += kKvGroup, value += kKvGroup) {
+    const NarrowGroup k = narrow_group(key), v = narrow_group(value);
+    for (int i = 0; i < kKvGroup / 2; ++i) {
+      keys[(g * kKvGroup / 2 + i) * kLane] = static_cast<uint8_t>(k.n[2 * i] | k.n[2 * i + 1] << 4);
+      values[g * kKvGroup / 2 + i] = static_cast<uint8_t>(v.n[i] | v.n[kKvGroup / 2 + i] << 4);
+    }
+    key_scales[g * 2 * kPositionBlock + position] = k.scale;
+    key_scales[(g * 2 + 1) * kPositionBlock + position] = k.minimum;
+    value_scales[g * 2] = v.scale;
+    value_scales[g * 2 + 1] = v.minimum;
+  }
+}
+
 template <int kLane>
 inline void write_position(const float* key, const float* value, int head_dim, KvType type, int position,
                            uint8_t* block) {
   if (type == KvType::f16) {
     write_halves<kLane>(key, value, head_dim, position, block);
+  } else if (type == KvType::q4) {
+    write_groups<kLane>(key, value, head_dim, position, block);
   } else {
     write_bytes<kLane>(key, value, head_dim, position, block);
   }

@@ -60,15 +60,22 @@ __device__ __forceinline__ void store_queries(Shared<uint4> fragments, int chunk
   }
 }
 
+// Integers become halves as the last bits of 1024: no conversion, of which a device does few.
+constexpr uint32_t kThousands = 0x64006400u;       // 1024, twice
+constexpr uint32_t kMinusThousands = 0xe400e400u;  // -1024
+constexpr uint32_t kMinusMiddle = 0xe480e480u;     // -(1024 + 128)
+
 // Four signed bytes as two pairs of halves, exactly.
 __device__ __forceinline__ uint2 bytes_to_halves(uint32_t bytes) {
-  uint32_t pairs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int low = static_cast<int8_t>(bytes >> (16 * i)), high = static_cast<int8_t>(bytes >> (16 * i + 8));
-    pairs[i] = two_halves(half_bits(static_cast<float>(low)), half_bits(static_cast<float>(high)));
-  }
-  return make_uint2(pairs[0], pairs[1]);
+  const uint32_t above = bytes ^ 0x80808080u;  // by 128
+  return make_uint2(sum_of_halves(__byte_perm(above, kThousands, 0x5150), kMinusMiddle),
+                    sum_of_halves(__byte_perm(above, kThousands, 0x5352), kMinusMiddle));
+}
+
+// Two numbers at 4 bits, in bits 0 to 3 and 16 to 19 of n, as the halves that they stand for (kv_q4.h).
+__device__ __forceinline__ uint32_t widened(uint32_t n, uint32_t scales, uint32_t minima) {
+  const uint32_t numbers = sum_of_halves((n & 0x000f000fu) | kThousands, kMinusThousands);
+  return sum_of_halves(product_of_halves(numbers, scales), minima);
 }
 
 // Eight items of the cache as the right sides of two products.
@@ -78,6 +85,44 @@ __device__ __forceinline__ uint4 load_items(const uint8_t* items, int index) {
   const uint2 bytes = __ldg(reinterpret_cast<const uint2*>(items) + index);
   const uint2 first = bytes_to_halves(bytes.x), second = bytes_to_halves(bytes.y);
   return make_uint4(first.x, first.y, second.x, second.y);
+}
+
+// Eight keys of a position, dimensions 8t to 8t + 7 of a chunk of 32.
+template <KvType kType>
+__device__ __forceinline__ uint4 load_keys(const uint8_t* head, const KvLayout& layout, int position, int chunk) {
+  const int t = lane_index() % 4, index = (position * (layout.padded() / 32) + chunk) * 4 + t;
+  if constexpr (kType != KvType::q4) return load_items<kType>(head, index);
+  const uint32_t n = __ldg(reinterpret_cast<const uint32_t*>(head) + index);
+  const uint32_t group =
+      __ldg(reinterpret_cast<const uint32_t*>(head + layout.scale_offset()) + chunk * kPositionBlock + position);
+  const uint32_t scale = __byte_perm(group, 0, 0x1010), minimum = __byte_perm(group, 0, 0x3232);
+  uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pairs[i] = widened(n >> (4 * i), scale, minimum);
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+// Eight values of dimension 8 part + g: positions 2t, 2t + 1, 8 + 2t, ... of a quarter.
+template <KvType kType>
+__device__ __forceinline__ uint4 load_values(const uint8_t* head, const KvLayout& layout, int quarter, int part) {
+  const uint8_t* values = head + layout.value_offset();
+  if constexpr (kType != KvType::q4) {
+    return load_items<kType>(values, (quarter * (layout.head_dim / 8) + part) * kWarp + lane_index());
+  }
+  const int t = lane_index() % 4;
+  const uint2 bytes = __ldg(reinterpret_cast<const uint2*>(values) +
+                            (quarter * (layout.head_dim / 16) + part / 2) * kWarp + lane_index());
+  const int shift = part % 2 * 4;
+  const uint2* groups = reinterpret_cast<const uint2*>(head + layout.scale_offset() + layout.scale_bytes()) +
+                        (part / 4 * kPositionBlock + quarter * kQuarter) / 2 + t;
+  uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint2 group = __ldg(groups + 4 * i);
+    const uint32_t n = (i < 2 ? bytes.x : bytes.y) >> (i % 2 * 8 + shift);
+    pairs[i] = widened(n, __byte_perm(group.x, group.y, 0x5410), __byte_perm(group.x, group.y, 0x7632));
+  }
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
 __device__ __forceinline__ void product_of(float (&total)[4], const uint4& a, uint32_t b0, uint32_t b1) {
@@ -102,7 +147,7 @@ __device__ __forceinline__ void quarter_scores(Shared<uint4> fragments, const ui
 #pragma unroll
     for (int run = 0; run < 4; ++run) {
       const int position = quarter * kQuarter + run * 8 + g;
-      const uint4 key = load_items<kType>(head, (position * chunks + chunk) * 4 + t);
+      const uint4 key = load_keys<kType>(head, layout, position, chunk);
       product_of(scores[run], q[0], key.x, key.y);
       product_of(scores[run], q[2], key.x, key.y);
       product_of(scores[run], q[1], key.z, key.w);
@@ -192,8 +237,7 @@ __device__ __forceinline__ Weights quarter_weights(const float (&scores)[4][4], 
 template <KvType kType>
 __device__ __forceinline__ void quarter_values(const Weights& weights, const uint8_t* head, const KvLayout& layout,
                                                int quarter, int part, float (&values)[4]) {
-  const int index = (quarter * (layout.head_dim / 8) + part) * kWarp + lane_index();
-  const uint4 items = load_items<kType>(head + layout.value_offset(), index);
+  const uint4 items = load_values<kType>(head, layout, quarter, part);
 #pragma unroll
   for (int i = 0; i < 4; ++i) values[i] = 0.0f;
   product_of(values, weights.high[0], items.x, items.y);

@@ -126,8 +126,10 @@ void attention_decode(const float* q, int rows, const HeadShape& shape, float sc
   const size_t shared = (chunks * kFragments + kQuarters * parts) * kWarp * 16 + 2 * kQuarters * kTileQueries * 4;
   if (kv.layout.type == KvType::f16) {
     ASSAY_LAUNCH((attend_blocks<KvType::f16>), grid, kThreads, shared, stream, q, shape, scale, kv, partials);
-  } else {
+  } else if (kv.layout.type == KvType::int8) {
     ASSAY_LAUNCH((attend_blocks<KvType::int8>), grid, kThreads, shared, stream, q, shape, scale, kv, partials);
+  } else {
+    ASSAY_LAUNCH((attend_blocks<KvType::q4>), grid, kThreads, shared, stream, q, shape, scale, kv, partials);
   }
 }
 

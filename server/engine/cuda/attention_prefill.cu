@@ -146,8 +146,11 @@ void attention_prefill(const float* q, const HeadShape& shape, float scale, cons
   if (kv.layout.type == KvType::f16) {
     ASSAY_LAUNCH((attend_tiles<KvType::f16>), grid, threads, shared, stream, q, shape, scale, kv, tiles, tile_count,
                  out);
-  } else {
+  } else if (kv.layout.type == KvType::int8) {
     ASSAY_LAUNCH((attend_tiles<KvType::int8>), grid, threads, shared, stream, q, shape, scale, kv, tiles, tile_count,
+                 out);
+  } else {
+    ASSAY_LAUNCH((attend_tiles<KvType::q4>), grid, threads, shared, stream, q, shape, scale, kv, tiles, tile_count,
                  out);
   }
 }

@@ -45,7 +45,7 @@ void Engine::describe(assay_info& info) const {
   info.state_chunk = stateful ? kDeltaChunk : 0;
   info.rewind = stateful ? kRewind : 0;
   info.isa = isa_.c_str();
-  info.kv = cache_->type() == KvType::f16 ? "f16" : "int8";
+  info.kv = kv_name(cache_->type());
 }
 
 void Engine::fork(int source, int slot, int positions) {

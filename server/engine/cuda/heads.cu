@@ -3,9 +3,10 @@
 //
 // A warp takes a query or key head: it is normed where the model does so, and rope turns
 // pairs of its first rope_dim values by the angles of the row's position: the interleaved
-// (2i, 2i + 1), or the halves (i, i + rope_dim / 2). Then a warp takes the keys
-// or the values of one head and narrows them: to halves, clamped to finite, or to
-// int8 with one scale (max|x| / 127, rounded to nearest, ties to even).
+// (2i, 2i + 1), or the halves (i, i + rope_dim / 2); for keys at 4 bits both are mixed. Then a warp takes the keys
+// or the values of one head and narrows them: to halves, clamped to finite, to
+// int8 with one scale (max|x| / 127, rounded to nearest, ties to even), or to 4 bits
+// in groups of 32 (kv_q4.h), a lane a value of the group.
 #include "kernels.cuh"
 
 namespace assay::cuda {
@@ -31,6 +32,31 @@ __device__ __forceinline__ void norm_head(float* head, int width, const float* w
   __syncwarp();
 }
 
+// Mixes a head (kv_q4.h), by a warp in place: a lane has dimensions 32 apart, so that steps from 32 on stay its own.
+__device__ __forceinline__ void mix_heads(float* head, int head_dim) {
+  const int width = mixed_width(head_dim), lane = lane_index();
+  __syncwarp();
+  for (int d = lane; d < head_dim; d += kWarp) {
+    float value = head[d];
+#pragma unroll
+    for (int step = 1; step < kWarp; step *= 2) {
+      const float other = __shfl_xor_sync(kFullWarp, value, step);
+      value = (lane & step) == 0 ? value + other : other - value;
+    }
+    head[d] = value;
+  }
+  for (int step = kWarp; step < width; step *= 2) {
+    for (int d = lane; d < head_dim; d += kWarp) {
+      if ((d & step) != 0) continue;
+      const float a = head[d], b = head[d + step];
+      head[d] = a + b;
+      head[d + step] = a - b;
+    }
+  }
+  const float norm = __fdiv_rn(1.0f, __fsqrt_rn(static_cast<float>(width)));
+  for (int d = lane; d < head_dim; d += kWarp) head[d] *= norm;
+}
+
 // One head's keys (`values` false) or values of one position; `index` says where dimension d goes.
 template <typename Index>
 __device__ __forceinline__ void store_halves(const float* from, int count, int width, uint8_t* to, const Index& index) {
@@ -53,6 +79,24 @@ __device__ __forceinline__ void store_bytes(const float* from, int count, int wi
   if (lane_index() == 0) *scale = __fdiv_rn(largest, 127.0f);
 }
 
+// `byte` says where the byte of dimension d goes, whose partner is `apart` on; groups lie 128 positions apart.
+template <typename Byte>
+__device__ __forceinline__ void store_groups(const float* from, int count, uint8_t* to, uint32_t* groups, int apart,
+                                             const Byte& byte) {
+  for (int first = 0; first < count; first += kKvGroup) {
+    const int lane = lane_index();
+    const float value = within_group(from[first + lane]);
+    const float least = -warp_largest(-value), most = warp_largest(value);
+    const uint16_t minimum = half_bits(least), scale = half_bits(__fdiv_rn(most - least, 15.0f));
+    const float step = half_value(scale), inverse = step > 0.0f ? __fdiv_rn(1.0f, step) : 0.0f;
+    const float n = rintf((value - half_value(minimum)) * inverse);
+    const int own = static_cast<int>(n < 0.0f ? 0.0f : n > 15.0f ? 15.0f : n);
+    const int other = __shfl_xor_sync(kFullWarp, own, apart);
+    if ((lane & apart) == 0) to[byte(first + lane)] = static_cast<uint8_t>(own | other << 4);
+    if (lane == 0) groups[first / kKvGroup * kPositionBlock] = two_halves(scale, minimum);
+  }
+}
+
 template <KvType kType>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     place_rows(float* qkv, HeadShape shape, HeadNorms norms, const float* __restrict__ cosines,
@@ -70,6 +114,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (int i = lane_index(); i < half; i += kWarp) {
       rotate(head[i * spread], head[i * spread + step], cosine[i], sine[i]);
     }
+    if constexpr (kType == KvType::q4) mix_heads(head, shape.head_dim);
   }
   __syncthreads();
   const KvLayout layout = kv.layout;
@@ -84,6 +129,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const auto index = [&](int d) { return is_key ? at * layout.padded() + d : layout.value_index(at, d); };
     if constexpr (kType == KvType::f16) {
       store_halves(from, layout.head_dim, width, to, index);
+    } else if constexpr (kType == KvType::q4) {
+      const int scales = layout.scale_offset() + (is_key ? 0 : layout.scale_bytes());
+      uint32_t* const groups = reinterpret_cast<uint32_t*>(head + scales);
+      if (is_key) {
+        store_groups(from, layout.head_dim, to, groups + at, 2, [&](int d) { return layout.key_byte(at, d); });
+      } else {
+        store_groups(from, layout.head_dim, to, groups + at, 8, [&](int d) { return layout.value_byte(at, d); });
+      }
     } else {
       float* scales = reinterpret_cast<float*>(head + layout.scale_offset()) + (is_key ? 0 : kPositionBlock);
       store_bytes(from, layout.head_dim, width, to, scales + at, index);
@@ -98,8 +151,10 @@ void place_heads(float* qkv, int rows, const HeadShape& shape, const HeadNorms& 
   const dim3 grid(static_cast<unsigned>(rows));
   if (kv.layout.type == KvType::f16) {
     ASSAY_LAUNCH((place_rows<KvType::f16>), grid, kThreads, 0, stream, qkv, shape, norms, cosines, sines, kv);
-  } else {
+  } else if (kv.layout.type == KvType::int8) {
     ASSAY_LAUNCH((place_rows<KvType::int8>), grid, kThreads, 0, stream, qkv, shape, norms, cosines, sines, kv);
+  } else {
+    ASSAY_LAUNCH((place_rows<KvType::q4>), grid, kThreads, 0, stream, qkv, shape, norms, cosines, sines, kv);
   }
 }
 

@@ -80,7 +80,8 @@ void qlinear_decode(const Matrix& matrix, const Activations& in, float* out, int
 void qlinear_prefill(const Matrix& matrix, const Activations& in, float* out, int stride, bool add,
                      cudaStream_t stream);
 
-// Norms and rotates queries and keys of each row in place and stores its keys and values at its position.
+// Norms and rotates queries and keys of each row in place, mixes them for keys at 4 bits (kv_q4.h), and stores its keys
+// and values at its position.
 void place_heads(float* qkv, int rows, const HeadShape& shape, const HeadNorms& norms, const float* cosines,
                  const float* sines, const KvView& kv, cudaStream_t stream);
 

@@ -60,7 +60,7 @@ struct ActivationRoom {
 };
 
 KvType kv_type(int32_t type) {
-  if (type != 0 && type != 1) bad_argument("no such type of keys and values");
+  if (type < 0 || type > 2) bad_argument("no such type of keys and values");
   return static_cast<KvType>(type);
 }
 
@@ -69,6 +69,9 @@ struct FilledCache {
   FilledCache(const Bench& bench, KvType type, const float* keys, const float* values, int head_dim, int positions) {
     if (head_dim < 8 || head_dim > kMostHeadDim || head_dim % 8 != 0 || positions < 1) {
       bad_argument("keys and values of a shape that no model has");
+    }
+    if (type == KvType::q4 && head_dim % kKvGroup != 0) {
+      bad_argument("keys and values at 4 bits of heads that are no multiple of 32");
     }
     const KvLayout layout{type, head_dim};
     blocks = (positions + kPositionBlock - 1) / kPositionBlock;
@@ -99,9 +102,43 @@ struct FilledCache {
   KvView view;
 };
 
+// The same at 4 bits.
+void unpack_groups(const KvLayout& layout, const uint8_t* block, uint8_t* out) {
+  const int width = layout.head_dim, groups = width / kKvGroup, half = kKvGroup / 2;
+  const auto key = [&](int position, int d) {
+    const uint8_t pair = block[layout.key_byte(position, d)];
+    return d / 2 % 2 == 0 ? pair & 15 : pair >> 4;
+  };
+  const auto value = [&](int position, int d) {
+    const uint8_t pair = block[layout.value_offset() + layout.value_byte(position, d)];
+    return d / 8 % 2 == 0 ? pair & 15 : pair >> 4;
+  };
+  uint8_t* keys = out;
+  uint8_t* values = out + kPositionBlock * width / 2;
+  uint16_t* key_scales = reinterpret_cast<uint16_t*>(out + kPositionBlock * width);
+  uint16_t* value_scales = key_scales + groups * 2 * kPositionBlock;
+  const uint16_t* keys_given = reinterpret_cast<const uint16_t*>(block + layout.scale_offset());
+  const uint16_t* values_given = keys_given + groups * 2 * kPositionBlock;
+  for (int position = 0; position < kPositionBlock; ++position) {
+    for (int g = 0; g < groups; ++g) {
+      for (int i = 0; i < half; ++i) {
+        const int d = g * kKvGroup + i, pair = g * kKvGroup + 2 * i;
+        *keys++ = static_cast<uint8_t>(key(position, pair) | key(position, pair + 1) << 4);
+        *values++ = static_cast<uint8_t>(value(position, d) | value(position, d + half) << 4);
+      }
+      for (int part = 0; part < 2; ++part) {
+        const int from = (g * kPositionBlock + position) * 2 + part;
+        key_scales[(g * 2 + part) * kPositionBlock + position] = keys_given[from];
+        value_scales[(position * groups + g) * 2 + part] = values_given[from];
+      }
+    }
+  }
+}
+
 // A block as the header of ops.h has it, with keys not interleaved.
 void unpack_block(const KvLayout& layout, const uint8_t* block, uint8_t* out) {
-  const size_t item = size_of(layout.item_bytes()), width = size_of(layout.head_dim);
+  if (layout.type == KvType::q4) return unpack_groups(layout, block, out);
+  const size_t item = size_of(layout.bytes_of(1)), width = size_of(layout.head_dim);
   uint8_t* const values = out + kPositionBlock * width * item;
   for (int position = 0; position < kPositionBlock; ++position) {
     std::memcpy(out + size_of(position) * width * item, block + size_of(position * layout.padded()) * item,
@@ -233,6 +270,8 @@ int32_t assay_op_attention(const char* isa, int32_t form, int32_t type, const fl
     cache.view.visible = row_visible.data();
     const HeadShape shape{1, 1, head_dim, 0, head_dim};
     const DeviceArray<float> queries = bench.given(q, size_of(count) * size_of(head_dim));
+    place_heads(queries.data(), count, {1, 0, head_dim, 0, head_dim}, {}, queries.data(), queries.data(), cache.view,
+                bench.stream());  // only mixed, and only where keys are
     const DeviceArray<float> result = bench.zeros<float>(queries.count());
     if (form == 0) {
       const DeviceArray<float> partials =

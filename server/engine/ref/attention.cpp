@@ -25,9 +25,22 @@ class Block {
       : data_(data), type_(type), width_(static_cast<size_t>(head_dim)) {}
 
   float key(size_t position, size_t d) const {
+    if (type_ == KvType::q4) {
+      const uint8_t pair = data_[(position / kKeyLane * width_ / 2 + d / 2) * kKeyLane + position % kKeyLane];
+      const uint16_t* scale = halves() + d / kKvGroup * 2 * kPositionBlock + position;
+      return widen(scale[0], scale[kPositionBlock], d % 2 == 0 ? pair & 15 : pair >> 4);
+    }
     return item(position / kKeyLane * width_ * kKeyLane + d * kKeyLane + position % kKeyLane);
   }
-  float value(size_t position, size_t d) const { return item((kPositionBlock + position) * width_ + d); }
+  float value(size_t position, size_t d) const {
+    if (type_ == KvType::q4) {
+      const size_t group = d / kKvGroup, i = d % kKvGroup, groups = width_ / kKvGroup;
+      const uint8_t pair = data_[((kPositionBlock + position) * groups + group) * kKvGroup / 2 + i % (kKvGroup / 2)];
+      const uint16_t* scale = halves() + (groups * kPositionBlock + position * groups + group) * 2;
+      return widen(scale[0], scale[1], i < kKvGroup / 2 ? pair & 15 : pair >> 4);
+    }
+    return item((kPositionBlock + position) * width_ + d);
+  }
   float key_scale(size_t position) const { return scale(position); }
   float value_scale(size_t position) const { return scale(kPositionBlock + position); }
 
@@ -36,8 +49,10 @@ class Block {
     if (type_ == KvType::f16) return half_to_float(reinterpret_cast<const uint16_t*>(data_)[index]);
     return static_cast<float>(reinterpret_cast<const int8_t*>(data_)[index]);
   }
+  static float widen(uint16_t scale, uint16_t minimum, int n) { return half_to_float(widened(scale, minimum, n)); }
+  const uint16_t* halves() const { return reinterpret_cast<const uint16_t*>(data_ + kPositionBlock * width_); }
   float scale(size_t index) const {
-    if (type_ == KvType::f16) return 1.0f;
+    if (type_ != KvType::int8) return 1.0f;
     return reinterpret_cast<const float*>(data_ + 2 * kPositionBlock * width_)[index];
   }
 

@@ -28,6 +28,32 @@ float write_bytes(const float* values, size_t count, int8_t* out, size_t step) {
   return most / 127.0f;
 }
 
+// Where a group's scale lies, its minimum `apart` behind it.
+void write_scale(const NarrowGroup& group, uint16_t* out, size_t apart) {
+  out[0] = group.scale;
+  out[apart] = group.minimum;
+}
+
+void write_groups(const float* key, const float* value, size_t width, size_t position, uint8_t* block) {
+  const size_t groups = width / kKvGroup;
+  uint8_t* keys = block + position / kKeyLane * width / 2 * kKeyLane + position % kKeyLane;
+  uint8_t* values = block + (kPositionBlock + position) * width / 2;
+  uint16_t* key_scales = reinterpret_cast<uint16_t*>(block + kPositionBlock * width) + position;
+  uint16_t* value_scales = key_scales - position + groups * 2 * kPositionBlock + position * groups * 2;
+  float mixed[kMostHeadDim];
+  std::copy_n(key, width, mixed);
+  mix_head(mixed, static_cast<int>(width));
+  for (size_t g = 0; g < groups; ++g) {
+    const NarrowGroup k = narrow_group(mixed + g * kKvGroup), v = narrow_group(value + g * kKvGroup);
+    for (size_t i = 0; i < kKvGroup / 2; ++i) {
+      keys[(g * kKvGroup / 2 + i) * kKeyLane] = static_cast<uint8_t>(k.n[2 * i] | k.n[2 * i + 1] << 4);
+      values[g * kKvGroup / 2 + i] = static_cast<uint8_t>(v.n[i] | v.n[kKvGroup / 2 + i] << 4);
+    }
+    write_scale(k, key_scales + g * 2 * kPositionBlock, kPositionBlock);
+    write_scale(v, value_scales + g * 2, 1);
+  }
+}
+
 }  // namespace
 
 void kv_write(const float* key, const float* value, int head_dim, KvType type, int position, uint8_t* block) {
@@ -42,6 +68,7 @@ void kv_write(const float* key, const float* value, int head_dim, KvType type, i
     }
     return;
   }
+  if (type == KvType::q4) return write_groups(key, value, width, static_cast<size_t>(position), block);
   int8_t* bytes = reinterpret_cast<int8_t*>(block);
   float* scales = reinterpret_cast<float*>(block + 2 * kPositionBlock * width);
   scales[position] = write_bytes(key, width, bytes + key_at, kKeyLane);

@@ -36,7 +36,7 @@ _KINDS = {
         "1001": "w4_bf16",
         "1002": "nvfp4",
     },
-    "KvType": {"0": "f16", "1": "int8"},
+    "KvType": {"0": "f16", "1": "int8", "2": "q4"},
 }
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
 _USED = re.compile(r"Used (\d+) registers")

@@ -43,7 +43,7 @@ def tokens_of(count: int, seed: int = 0) -> list[int]:
     return [(seed * 31 + index * index * 7 + index // 9) % 75 for index in range(count)]
 
 
-def divergence(model: TinyModel, folder: Path, kv: Literal["f16", "int8"] = "f16") -> float:
+def divergence(model: TinyModel, folder: Path, kv: Literal["f16", "int8", "q4"] = "f16") -> float:
     """Mean KL divergence of the device's distributions from the exact ones, over 60 tokens."""
     path = folder / "model.gguf"
     model.write(path)
@@ -74,9 +74,10 @@ def test_types_of_wide_blocks_are_computed_to_their_rounding(kind: Kind, tmp_pat
     assert divergence(model, tmp_path) < (1e-6 if kind == Kind.BF16 else 3e-3)
 
 
-def test_int8_keys_and_values_are_near(tmp_path: Path) -> None:
+def test_keys_and_values_at_fewer_bits_are_near(tmp_path: Path) -> None:
     model = TinyModel(kind=Kind.F32, embedding_kind=Kind.F32)
     assert 1e-9 < divergence(model, tmp_path, "int8") < 1e-3
+    assert 1e-8 < divergence(model, tmp_path, "q4") < 2e-2
 
 
 def test_the_engine_says_what_it_is(engine: AnyEngine) -> None:
@@ -91,8 +92,10 @@ def test_the_engine_says_what_it_is(engine: AnyEngine) -> None:
     assert engine.metadata["general.architecture"] == "llama"
 
 
-@pytest.mark.parametrize("kv", ["f16", "int8"])
-def test_any_company_and_any_chunks_give_the_same_bytes(kv: Literal["f16", "int8"], tiny_path: Path) -> None:
+@pytest.mark.parametrize("kv", ["f16", "int8", "q4"])
+def test_any_company_and_any_chunks_give_the_same_bytes(
+    kv: Literal["f16", "int8", "q4"], tiny_path: Path
+) -> None:
     """Alone and token by token (graphs) against together in all forms of chunks."""
     lengths = (133, 3, 17, 20, 1, 9, 2, 25, 12)
     prompts = [tokens_of(length, seed) for seed, length in enumerate(lengths)]

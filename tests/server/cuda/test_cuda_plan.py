@@ -51,6 +51,7 @@ HOLDINGS = {
     "one slot": Holding(context=300),
     "many slots": Holding(slots=40, context=129),
     "int8": Holding(slots=3, context=512, kv="int8"),
+    "q4": Holding(slots=3, context=512, kv="q4"),
     "kept ones": Holding(slots=2, context=500, kept_slots=7, kept_tokens=700),
     "kept ones whole": Holding(slots=2, context=100, kept_slots=3, kept_tokens=10_000),
 }

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy import linalg
 
 from server.build import ensure_built
 
 Floats = npt.NDArray[np.float32]
 
 DECODE, PREFILL = 0, 1
-F16, INT8 = 0, 1
+F16, INT8, Q4 = 0, 1, 2
 POSITION_BLOCK = 128
 
 
@@ -93,6 +94,8 @@ class Operations:
         positions, width = keys.shape
         lane = np.empty(1, np.int32)
         self._call("key_lane", lane)
+        if kv == Q4:
+            return self._kv_groups(keys, values, int(lane[0]))
         items = POSITION_BLOCK * width
         kind = np.dtype(np.float16 if kv == F16 else np.int8)
         block_bytes = 2 * items * kind.itemsize + (0 if kv == F16 else 8 * POSITION_BLOCK)
@@ -111,6 +114,24 @@ class Operations:
                 read_values * value_scale.reshape(-1, 1),
             )
         return read_keys[:positions], read_values[:positions]
+
+    def _kv_groups(self, keys: Floats, values: Floats, lane: int) -> tuple[Floats, Floats]:
+        """The same of groups of 32 values at 4 bits (`ops.h`)."""
+        positions, width = keys.shape
+        half, groups = POSITION_BLOCK * width // 2, width // 32
+        scales = groups * 2 * POSITION_BLOCK
+        blocks = np.zeros((-(-positions // POSITION_BLOCK), 2 * half + 4 * scales), np.uint8)
+        self._call("kv_write", Q4, keys, values, width, positions, blocks)
+        parts = np.split(blocks, [half, 2 * half, 2 * half + 2 * scales], axis=1)
+        key_part, value_part, key_scales, value_scales = (np.ascontiguousarray(part) for part in parts)
+        pairs = key_part.reshape(-1, width // 2, lane).transpose(0, 2, 1).reshape(-1, width // 2)
+        n = np.stack([pairs & 15, pairs >> 4], axis=2).reshape(-1, groups, 32)
+        by_group = key_scales.view(np.float16).reshape(-1, groups, 2, POSITION_BLOCK).transpose(0, 3, 1, 2)
+        read_keys = _widened(n, by_group.reshape(-1, groups, 2))
+        pairs = value_part.reshape(-1, groups, 16)
+        n = np.concatenate([pairs & 15, pairs >> 4], axis=2)
+        read_values = _widened(n, value_scales.view(np.float16).reshape(-1, groups, 2))
+        return mixed(read_keys[:positions]), read_values[:positions]
 
     def attention(
         self, form: int, q: Floats, visible: list[int], keys: Floats, values: Floats, kv: int = 0
@@ -137,6 +158,19 @@ class Operations:
         ]
         assert all(a.flags.c_contiguous for a in arguments if isinstance(a, np.ndarray))
         assert getattr(self._library, f"assay_op_{name}")(self._isa, *native) == 0
+
+
+def mixed(heads: Floats) -> Floats:
+    """Heads [positions, head_dim] times the normalised Hadamard matrix, which is its own inverse."""
+    width = heads.shape[1] & -heads.shape[1]
+    matrix = linalg.hadamard(width) / np.sqrt(width)
+    return (heads.reshape(-1, width) @ matrix).astype(np.float32).reshape(heads.shape)
+
+
+def _widened(n: npt.NDArray[np.uint8], scales: npt.NDArray[np.float16]) -> Floats:
+    """What groups [positions, groups, 32] say by their scales and minima [positions, groups, 2]."""
+    scale, minimum = (scales[:, :, part, None] for part in (0, 1))
+    return (scale * n.astype(np.float16) + minimum).astype(np.float32).reshape(len(n), -1)
 
 
 def dequantised(kind: int, row: npt.NDArray[np.uint8], columns: int, factor: float = 1.0) -> Floats:

@@ -18,8 +18,8 @@ from tests.server.engine.tiny import TinyModel
 SLOTS = 16
 CONTEXT = 420  # four position blocks, the last one partly filled
 VOCABULARY = 75
-Kv = Literal["f16", "int8"]
-KV: tuple[Kv, ...] = ("f16", "int8")
+Kv = Literal["f16", "int8", "q4"]
+KV: tuple[Kv, ...] = ("f16", "int8", "q4")
 REAL_CONTEXT = 200
 
 # Prompts of one seed begin alike, so that one can be forked off another.

@@ -15,7 +15,7 @@ from server.engine import Chunk, Engine, EngineError
 SLOTS, CONTEXT, VOCABULARY = 4, 400, 75
 
 
-@pytest.fixture(params=["f16", "int8"], scope="module")
+@pytest.fixture(params=["f16", "int8", "q4"], scope="module")
 def engine(request: pytest.FixtureRequest, tiny_path: Path) -> Iterator[Engine]:
     with Engine(tiny_path, threads=1, slots=SLOTS + 1, context=CONTEXT, kv=request.param) as engine:
         yield engine
@@ -82,15 +82,13 @@ def test_a_fork_of_what_is_not_there_is_refused_and_changes_nothing(engine: Engi
         engine.length(9)
 
 
-def test_int8_keys_and_values_take_about_half_the_memory(tiny_path: Path) -> None:
-    with (
-        Engine(tiny_path, threads=1, slots=1) as halves,
-        Engine(tiny_path, threads=1, slots=1, kv="int8") as bytes_,
-    ):
-        assert (halves.kv, bytes_.kv) == ("f16", "int8")
-        assert bytes_.kv_bytes_per_position < 0.7 * halves.kv_bytes_per_position
+def test_keys_and_values_take_the_bytes_of_their_form(engine: Engine) -> None:
+    items = 2 * 2 * 32  # of a position: layers, keys and values, one head of 32
+    scales = items // 32
+    told = {"f16": 2 * items, "int8": items + 4 * scales, "q4": items // 2 + 4 * scales}
+    assert engine.kv_bytes_per_position == told[engine.kv]
 
 
 def test_an_unknown_kind_of_keys_and_values_is_refused(tiny_path: Path) -> None:
-    with pytest.raises(EngineError, match="'f8', not 'f16' or 'int8'"):
+    with pytest.raises(EngineError, match="'f8', not 'f16', 'int8' or 'q4'"):
         Engine(tiny_path, threads=1, slots=1, kv=cast("Literal['f16']", "f8"))

@@ -9,7 +9,7 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
 from bench import reference
-from tests.server.engine.operations import DECODE, F16, INT8, PREFILL, Operations
+from tests.server.engine.operations import DECODE, F16, INT8, PREFILL, Q4, Operations, mixed
 
 KINDS = [
     GGMLQuantizationType.F32,
@@ -196,8 +196,42 @@ def test_kv_write_of_int8_scales_each_position(operations: Operations, head_dim:
         np.testing.assert_array_equal(read, np.rint(given * inverse) * (largest / np.float32(127)))
 
 
-@pytest.mark.parametrize("kv", [F16, INT8], ids=["f16", "int8"])
-@pytest.mark.parametrize("head_dim", [8, 40, 64, 128])
+@pytest.mark.parametrize("head_dim", [32, 64, 256])
+def test_kv_write_of_q4_takes_fifteen_steps_from_least_to_most_of_a_group(
+    operations: Operations, head_dim: int
+) -> None:
+    spread = np.float32(10.0) ** np.linspace(-3, 3, 213, dtype=np.float32)[:, None]
+    keys, values = gaussian(213, head_dim) * spread, gaussian(213, head_dim, seed=1) * spread
+    values[17], values[3, :2], keys[5] = 0, [1e9, -1e9], 0
+    read_keys, read_values = operations.kv_write(Q4, keys, values)
+    for read, given in ((mixed(read_keys), mixed(keys)), (read_values, values)):
+        groups = np.clip(given, -32000, 32000).astype(np.float64).reshape(213, -1, 32)
+        least, most = groups.min(2, keepdims=True), groups.max(2, keepdims=True)
+        # Half a step, and what halves round the scale, the minimum and the value to.
+        room = (
+            (most - least) / 15 * (0.5 + 15 * 2**-11) + np.abs(groups).max(2, keepdims=True) * 2**-10 + 1e-7
+        )
+        assert (np.abs(read.reshape(groups.shape) - groups) <= room).all()
+    assert not read_keys[5].any()
+    assert not read_values[17].any()
+
+
+def test_keys_at_4_bits_are_mixed_so_that_one_large_dimension_costs_the_others_little(
+    operations: Operations,
+) -> None:
+    given = gaussian(64, 128)
+    given[:, 3] = 60
+    keys, values = (np.abs(read - given)[:, 4:32].mean() for read in operations.kv_write(Q4, given, given))
+    assert keys < values / 2, "values, which are not mixed, lose what lies beside it"
+
+
+@pytest.mark.parametrize(
+    ("kv", "head_dim"),
+    [
+        *((kv, head_dim) for kv in (F16, INT8) for head_dim in (8, 40, 64, 128)),
+        *((Q4, head_dim) for head_dim in (32, 64, 128, 256)),
+    ],
+)
 def test_attention_is_softmax_over_the_visible_positions(
     operations: Operations, kv: int, head_dim: int
 ) -> None:
@@ -215,7 +249,7 @@ def test_attention_is_softmax_over_the_visible_positions(
                 np.testing.assert_allclose(answer, expected[:count], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kv", [F16, INT8], ids=["f16", "int8"])
+@pytest.mark.parametrize("kv", [F16, INT8, Q4], ids=["f16", "int8", "q4"])
 def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Operations, kv: int) -> None:
     keys, values, q = gaussian(400, 64), gaussian(400, 64, seed=1), gaussian(6, 64, seed=2)
     visible = [384, 385, 386, 120, 128, 257]

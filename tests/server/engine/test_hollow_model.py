@@ -109,6 +109,20 @@ def test_a_model_of_8_billion_weights_is_planned_in_kilobytes(form: str, tmp_pat
     assert memory.largest_context == shape.context
 
 
+def test_a_27b_at_4_bits_has_room_for_262144_positions_in_24_gib_with_keys_and_values_at_4_bits(
+    tmp_path: Path,
+) -> None:
+    path = write(SHAPES["qwen35-27b"], "w4a16-head", tmp_path / "model")
+    context = SHAPES["qwen35-27b"].context
+    assert context == 262_144
+
+    def largest(kv: str) -> int:
+        return plan(path, Holding(1, context, kv, kept_slots=0), 24 << 30, [])[0].largest_context
+
+    assert 0 < largest("f16") < largest("int8") < context
+    assert largest("q4") == context
+
+
 def test_a_form_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'q3' is none of q4_0, "):
         write(SHAPES["llama-8b"], "q3", tmp_path / "model")
