@@ -52,6 +52,7 @@ from bench.results import table, write_section
 from bench.sides.llama_c import VARIANTS
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError
+from bench.whole import whole
 
 DOCUMENTS = Path(__file__).with_name("documents")
 POSITIONS = 200  # of each document
@@ -295,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
     out.add_argument("--isa", nargs="+", help="our instruction sets (default: the fast ones here)")
     out.add_argument("--plain", action="store_true", help="the plain path too, over one document")
-    out.add_argument("--documents", type=int, help="only so many")
+    out.add_argument("--documents", type=whole(1), help="only so many")
     options = out.parse_args(arguments)
     begin = time.monotonic()
     try:

@@ -41,6 +41,7 @@ from bench.peers_text import figure_line, markdown, report_text, roof_line
 from bench.results import write_section
 from bench.sides.llama_c import VARIANTS
 from bench.sides.protocol import Side, SideError
+from bench.whole import whole
 
 MODEL = "smollm2-135m"
 PEERS: Mapping[str, str] = {"llama.cpp": "xllamacpp", "ik_llama.cpp": "ik_llama_cpp"}
@@ -327,18 +328,20 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--peers", nargs="*", choices=sorted(PEERS), default=list(PEERS))
     out.add_argument("--threads", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     out.add_argument(
-        "--contexts", type=int, nargs="*", default=list(floors.DECODE_CONTEXTS), help="decode at"
+        "--contexts", type=whole(0), nargs="*", default=list(floors.DECODE_CONTEXTS), help="decode at"
     )
     out.add_argument(
-        "--prompts", type=int, nargs="*", default=list(floors.PREFILL_PROMPTS), help="prefill of"
+        "--prompts", type=whole(1), nargs="*", default=list(floors.PREFILL_PROMPTS), help="prefill of"
     )
-    out.add_argument("--tokens", type=int, help="decoded in one measurement")
-    out.add_argument("--pairs", type=int, help="of every figure")
+    out.add_argument("--tokens", type=whole(1), help="decoded in one measurement")
+    out.add_argument("--pairs", type=whole(1), help="of every figure")
     out.add_argument("--isa", help="our instruction set: avx512, avx2 or plain (default: the best here)")
     out.add_argument(
         "--kv", choices=("f16", "int8", "q4"), default="f16", help="how our keys and values are kept"
     )
-    out.add_argument("--seed", type=int, help="of prompts and bootstraps (default: from the clock, and told)")
+    out.add_argument(
+        "--seed", type=whole(0), help="of prompts and bootstraps (default: from the clock, and told)"
+    )
     return out
 
 

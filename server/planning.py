@@ -76,13 +76,13 @@ def printed(name: str) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of a size such as 24GiB, 800MB or 1000000.
+    """Return the bytes of a size such as 24GiB, 800MB or 25769803776B; without a unit it could be any.
 
     Raises:
         ValueError: it is none.
     """
-    found = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*([A-Za-z]*)", text)
-    unit = UNITS.get((found[3] or "B") if found else "")
+    found = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*([A-Za-z]+)", text)
+    unit = UNITS.get(found[3]) if found else None
     if found is None or unit is None or (found[2] and unit == 1):
         raise ValueError(f"{text!r} is no size, such as 24GiB ({', '.join(UNITS)})")
     part = found[2] or "0"

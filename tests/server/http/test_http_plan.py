@@ -123,6 +123,7 @@ def test_the_text_tells_the_same(model: Path) -> None:
         (("--plan", "--card", "rtx-1"), 2, "there is no card rtx-1"),
         (("--plan", "--vram", "24 lightyears"), 2, "is no size, such as 24GiB"),
         (("--vram", "24GiB"), 2, "add --device cuda, or --plan"),
+        (("--plan", "--vram", "24"), 2, "'24' is no size, such as 24GiB"),
         (("--plan", "--vram", "0GiB"), 2, "'0GiB' is no memory at all"),
         (("--plan", "--vram", "17179869184GiB"), 2, f"{2**64} is no 64-bit number"),
         (("--plan", "--context", "5000"), 2, "a context of 5000"),
@@ -211,11 +212,11 @@ def test_a_small_model_that_guesses_is_planned_beside_the_model(model: Path, dra
 def test_both_models_fit_or_neither_does(model: Path, draft: Path) -> None:
     guessing = (*HELD, "--speculate", str(draft))
     needed = planned(model, *guessing)["total_bytes"]
-    exactly, short = (planned(model, *guessing, "--vram", str(needed - less)) for less in (0, 1))
+    exactly, short = (planned(model, *guessing, "--vram", f"{needed - less}B") for less in (0, 1))
     assert (exactly["fits"], short["fits"]) == (True, False)
     assert (exactly["memory"]["largest_context"], exactly["memory"]["largest_slots"]) == (1000, 3)
     assert (short["memory"]["largest_context"], short["memory"]["largest_slots"]) == (999, 2)
-    done = command(str(model), "--plan", *guessing, "--vram", str(needed - 1))
+    done = command(str(model), "--plan", *guessing, "--vram", f"{needed - 1}B")
     assert "draft.gguf, which guesses" in done.stdout
     assert done.stdout.count("DOES NOT FIT") == 1
 
@@ -223,7 +224,7 @@ def test_both_models_fit_or_neither_does(model: Path, draft: Path) -> None:
 def test_kept_answers_leave_the_small_model_its_room(model: Path, draft: Path) -> None:
     asked = ("--slots", "3", "--context", "1000", "--speculate", str(draft))
     five = planned(model, *asked, "--kept-slots", "5")["total_bytes"]
-    assert [planned(model, *asked, "--vram", str(five - less))["kept_slots"] for less in (0, 1)] == [5, 4]
+    assert [planned(model, *asked, "--vram", f"{five - less}B")["kept_slots"] for less in (0, 1)] == [5, 4]
 
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(planning.UNITS)))
