@@ -13,7 +13,6 @@ Exit codes: 0 all of it holds; 3 a run failed; 5 a limit does not hold.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -33,9 +32,9 @@ from assay.errors import AssayError, PrerequisiteError
 from assay.paths import ROOT
 from bench import floors, machine
 from bench.floors import Verdict
+from bench.options import bench_parser, whole
 from bench.peers_text import verdict_line
 from bench.results import table, write_section
-from bench.whole import whole
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 REPEATS = 4
@@ -193,15 +192,9 @@ def markdown(command: str, costs: Sequence[Cost]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.coordinator", description="What the coordinator itself costs."
-    )
+    out = bench_parser("coordinator", "What the coordinator itself costs.")
     out.add_argument(
         "--most", type=whole(1), default=SIZES[-1], help="leave out larger sizes (default: %(default)s)"
-    )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
     )
     options = out.parse_args(arguments)
     costs = []

@@ -19,7 +19,7 @@ from typing import Any
 
 from assay.files import read_json, read_jsonl
 from assay.paths import ROOT
-from bench.whole import whole
+from bench.options import whole
 
 OUTSIDE = ("native", "server")
 

@@ -12,7 +12,6 @@ Exit codes: 0 every form is within its bound (`bench.floors.DEPTH_KL`) at every 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import itertools
 import json
@@ -34,11 +33,11 @@ from assay.errors import AssayError, PrerequisiteError
 from assay.paths import CACHE, owned_directory
 from bench import floors, machine
 from bench.divergence import Floats, Ids, kl_divergence, log_softmax, top_ids
+from bench.options import bench_parser, whole
 from bench.peers import OPEN_S, open_side
 from bench.results import table, write_section
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError, token_ids
-from bench.whole import whole
 
 POSITIONS = 32_768
 IDS = 64
@@ -201,13 +200,7 @@ def markdown(command: str, rows: Sequence[Depth]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.depth", description="KL to exact arithmetic at depth, for each form of KV."
-    )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
+    out = bench_parser("depth", "KL to exact arithmetic at depth, for each form of KV.")
     out.add_argument(
         "--positions", type=whole(FEWEST, POSITIONS), default=POSITIONS, help=f"{POSITIONS} by default"
     )

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.whole import whole
+from bench.options import whole
 from server import abi
 from server.engine import Chunk, Engine
 

@@ -13,7 +13,6 @@ missing; 5 it does not hold.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.util
 import json
@@ -47,12 +46,12 @@ from bench.divergence import (
     measured,
     top_ids,
 )
+from bench.options import add_model, bench_parser, whole
 from bench.peers import MODEL, OPEN_S, open_side
 from bench.results import table, write_section
 from bench.sides.llama_c import VARIANTS
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError
-from bench.whole import whole
 
 DOCUMENTS = Path(__file__).with_name("documents")
 POSITIONS = 200  # of each document
@@ -286,14 +285,8 @@ def markdown(command: str, text: Text, results: Sequence[Result]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.fidelity", description="Mean KL to float32 arithmetic, ours and llama.cpp's."
-    )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
+    out = bench_parser("fidelity", "Mean KL to float32 arithmetic, ours and llama.cpp's.")
+    add_model(out, MODEL)
     out.add_argument("--isa", nargs="+", help="our instruction sets (default: the fast ones here)")
     out.add_argument("--plain", action="store_true", help="the plain path too, over one document")
     out.add_argument("--documents", type=whole(1), help="only so many")

@@ -10,7 +10,6 @@ Exit codes: 0 measured; 3 something is missing.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
@@ -34,6 +33,7 @@ from assay.run.endpoint import Endpoint
 from assay.suite.target import Target
 from bench import machine
 from bench.machine import Machine
+from bench.options import add_busy, bench_parser
 from bench.paired import Comparison, abba, compare
 from bench.peers import require_quiet
 from bench.peers_text import comparison_text
@@ -268,15 +268,9 @@ def markdown(report: Report) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.gateway", description="What a request costs on its way through the gateway."
-    )
+    out = bench_parser("gateway", "What a request costs on its way through the gateway.")
     out.add_argument("--quick", action="store_true", help="fewer pairs")
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
+    add_busy(out)
     out.add_argument("--journal", type=Path, help="folder of the journal (default: the temporary one)")
     options = out.parse_args(arguments)
     begin = time.monotonic()

@@ -12,7 +12,6 @@ Exit codes: 0 both hold; 3 something is missing; 5 one does not hold.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -34,12 +33,12 @@ from assay.errors import AssayError, PrerequisiteError
 from assay.models import verify
 from bench import floors, machine
 from bench.floors import Verdict
+from bench.options import add_model, bench_parser, whole
 from bench.peers import MODEL, OPEN_S, open_side
 from bench.peers_text import verdict_line
 from bench.results import table, write_section
 from bench.serving import NAME, server
 from bench.sides.protocol import SideError, token_ids
-from bench.whole import whole
 
 FILL_S = 600.0
 AT_ONCE = 8
@@ -259,15 +258,11 @@ def markdown(command: str, footprints: Sequence[Footprint], flat: Flatness | Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(prog="python -m bench.memory", description="Memory of engine and server.")
+    out = bench_parser("memory", "Memory of engine and server.")
     out.add_argument(
         "--requests", type=whole(0), default=10_000, help="short ones, 0 for none (default: %(default)s)"
     )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
+    add_model(out, MODEL)
     options = out.parse_args(arguments)
     try:
         model = options.model or verify(MODEL)

@@ -13,7 +13,6 @@ not.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -28,11 +27,11 @@ from assay.errors import AssayError, ConfigurationError, PrerequisiteError
 from assay.models import verify
 from bench import floors, machine
 from bench.fidelity import DOCUMENTS
+from bench.options import bench_parser, whole
 from bench.peers import MODEL, OPEN_S, open_side
 from bench.results import table, write_section
 from bench.sides.protocol import Side as Child
 from bench.sides.protocol import SideError
-from bench.whole import whole
 
 LENGTHS = (1024, 2048, 4096, 8192)
 DEPTHS = (0.9, 0.5, 0.1)  # deepest first: what lies before the sentence is then read once
@@ -157,14 +156,7 @@ def markdown(command: str, found: Sequence[Needle]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.needle",
-        description="A number found again in a long prompt, for each form of KV.",
-    )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
+    out = bench_parser("needle", "A number found again in a long prompt, for each form of KV.")
     out.add_argument("--model", type=Path, help=f"a GGUF file with ChatML (default: {MODEL}, verified)")
     out.add_argument(
         "--lengths", type=whole(FEWEST), nargs="+", default=list(LENGTHS), help="tokens of the prompts"

@@ -35,13 +35,13 @@ from assay.models import verify
 from assay.paths import ROOT
 from bench import floors, machine
 from bench.conduct import Conduct, Figure, Shape
+from bench.options import add_busy, add_model, bench_parser, whole
 from bench.paired import Comparison
 from bench.peers_report import Report
 from bench.peers_text import figure_line, markdown, report_text, roof_line
 from bench.results import write_section
 from bench.sides.llama_c import VARIANTS
 from bench.sides.protocol import Side, SideError
-from bench.whole import whole
 
 MODEL = "smollm2-135m"
 PEERS: Mapping[str, str] = {"llama.cpp": "xllamacpp", "ik_llama.cpp": "ik_llama_cpp"}
@@ -313,18 +313,12 @@ def _main(options: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.peers", description="Our engine's speed against llama.cpp's and ik_llama.cpp's."
-    )
+    out = bench_parser("peers", "Our engine's speed against llama.cpp's and ik_llama.cpp's.")
     out.add_argument(
         "--quick", action="store_true", help="at most 4 minutes: fewer pairs, one thread at context 0"
     )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
-    out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
+    add_busy(out)
+    add_model(out, MODEL)
     out.add_argument("--peers", nargs="*", choices=sorted(PEERS), default=list(PEERS))
     out.add_argument("--threads", type=int, nargs="+", choices=(1, 2), default=[1, 2])
     out.add_argument(

@@ -11,7 +11,6 @@ Exit codes: 0 measured; 3 something is missing.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import shutil
@@ -35,8 +34,8 @@ from assay.report.write import write_report
 from assay.view.view import Benchmark, Exchange, Fact, Kind, Message, Part
 from bench import machine
 from bench.machine import Machine
+from bench.options import bench_parser, whole
 from bench.results import write_section
-from bench.whole import whole
 
 FAMILIES = 8
 WORDS = 6000
@@ -288,9 +287,7 @@ def measure(samples: int, characters: int) -> Report:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.report", description="How large a report is, and how soon it is shown."
-    )
+    out = bench_parser("report", "How large a report is, and how soon it is shown.")
     out.add_argument("--samples", type=whole(1), default=20_000, help="rows (default: %(default)s)")
     out.add_argument(
         "--characters",
@@ -298,10 +295,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="+",
         default=[2_000, 10_000],
         help="of each sample; one measurement for each (default: 2000 10000)",
-    )
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
     )
     options = out.parse_args(arguments)
     try:

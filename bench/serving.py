@@ -36,12 +36,12 @@ from assay.models import verify
 from bench import floors, machine
 from bench.floors import Verdict
 from bench.http_stream import Stream, StreamError, streams, together
+from bench.options import add_busy, add_model, bench_parser, whole
 from bench.paired import Comparison, Interval, abba, compare
 from bench.peers import MODEL, OPEN_S, open_side, require_quiet
 from bench.peers_text import comparison_text, verdict_line
 from bench.results import write_section
 from bench.sides.protocol import ROOT, Side, SideError, token_ids
-from bench.whole import whole
 
 CONTEXT = 128
 BATCH = 8
@@ -349,16 +349,10 @@ def markdown(report: Report) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, judge, print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.serving", description="Eight sequences over one, and what HTTP costs."
-    )
+    out = bench_parser("serving", "Eight sequences over one, and what HTTP costs.")
     out.add_argument("--quick", action="store_true", help="fewer pairs")
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
-    out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
+    add_busy(out)
+    add_model(out, MODEL)
     out.add_argument("--threads", type=whole(1), default=min(2, os.cpu_count() or 1))
     out.add_argument("--isa", help="avx512, avx2 or plain (default: the best here)")
     out.add_argument("--pairs", type=whole(1), help="of every ratio")

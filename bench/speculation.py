@@ -30,12 +30,12 @@ from assay.errors import AssayError, PrerequisiteError, VerificationError
 from assay.models import pins, verify
 from bench import machine
 from bench.http_stream import StreamError, streams
+from bench.options import add_busy, add_model, bench_parser, whole
 from bench.paired import Comparison, abba, compare
 from bench.peers import MODEL, require_quiet
 from bench.peers_text import comparison_text
 from bench.results import write_section
 from bench.serving import NAME, SETTLE_S, server
-from bench.whole import whole
 
 DOCUMENTS = Path(__file__).parent / "documents"
 ASK_S = 300.0
@@ -201,19 +201,13 @@ def markdown(report: Report) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code."""
-    out = argparse.ArgumentParser(
-        prog="python -m bench.speculation", description="Decoding with guesses beside plain decoding."
-    )
+    out = bench_parser("speculation", "Decoding with guesses beside plain decoding.")
     out.add_argument(
         "--speculate", default="ngram", help="ngram, or a small model, by name or path (default: %(default)s)"
     )
     out.add_argument("--draft-tokens", type=whole(1), default=4, help="guessed a step (default: %(default)s)")
-    out.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    out.add_argument(
-        "--write", action="store_true", help="replace this command's section of bench/RESULTS.md"
-    )
-    out.add_argument("--busy", action="store_true", help="measure although the machine is busy")
-    out.add_argument("--model", type=Path, help=f"a GGUF file (default: {MODEL}, verified)")
+    add_busy(out)
+    add_model(out, MODEL)
     out.add_argument("--threads", type=whole(1), default=min(2, os.cpu_count() or 1))
     out.add_argument("--isa", help="avx512, avx2 or plain (default: the best here)")
     out.add_argument("--pairs", type=whole(1), default=8, help="of every ratio (default: %(default)s)")
