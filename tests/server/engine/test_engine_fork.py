@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.engine import Chunk, Engine, EngineError
+from tests.server.engine.tiny import TinyModel
 
 SLOTS, CONTEXT, VOCABULARY = 4, 400, 75
 
@@ -92,3 +93,11 @@ def test_keys_and_values_take_the_bytes_of_their_form(engine: Engine) -> None:
 def test_an_unknown_kind_of_keys_and_values_is_refused(tiny_path: Path) -> None:
     with pytest.raises(EngineError, match="'f8', not 'f16', 'int8' or 'q4'"):
         Engine(tiny_path, threads=1, slots=1, kv=cast("Literal['f16']", "f8"))
+
+
+def test_heads_that_are_no_whole_groups_are_not_kept_at_4_bits(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    TinyModel(heads=4, kv_heads=4, head_dim=40).write(path)
+    with pytest.raises(EngineError, match="'q4' of heads of 40, no multiple of 32"):
+        Engine(path, threads=1, slots=1, kv="q4")
+    Engine(path, threads=1, slots=1, kv="int8").close()
