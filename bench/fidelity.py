@@ -3,9 +3,9 @@
 Contract: 11 documents of this repository (prose, code, dialogue, sums, a log), 200 positions of each, one
 sequence a document; every side is fed the same token ids, and is compared with the float32 reference
 (`bench.reference`) over the same ids (the reference's 128 likeliest and a rest bucket) at the same
-positions. Ours is measured for each instruction set of this CPU, with keys and values as halves and as
-int8; llama.cpp with flash attention and without, its closer one is the one to beat. The ratio's upper bound
-is the larger of two paired bootstraps, over positions and over documents.
+positions. Ours is measured for each instruction set of this CPU, with keys and values as halves, as int8 and
+at 4 bits; llama.cpp with flash attention and without, its closer one is the one to beat. The ratio's upper
+bound is the larger of two paired bootstraps, over positions and over documents.
 
 Exit codes: 0 the bound holds for the default keys and values on every instruction set; 3 something is
 missing; 5 it does not hold.

@@ -45,6 +45,9 @@ KvType kv_type(int32_t type) {
 // The blocks of one key/value head, one after the other.
 void write_blocks(const Ops& ops, KvType type, const float* keys, const float* values, int head_dim, int positions,
                   uint8_t* blocks) {
+  if (type == KvType::q4 && head_dim % kKvGroup != 0) {
+    bad_argument("keys and values at 4 bits of heads that are no multiple of 32");
+  }
   for (int position = 0; position < positions; ++position) {
     const size_t at = static_cast<size_t>(position) * static_cast<size_t>(head_dim);
     const size_t block = static_cast<size_t>(position / kPositionBlock);

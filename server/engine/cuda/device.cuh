@@ -112,14 +112,21 @@ __device__ __forceinline__ uint32_t two_halves(uint16_t low, uint16_t high) {
   return static_cast<uint32_t>(low) | static_cast<uint32_t>(high) << 16;
 }
 
+#ifdef ASSAY_EMULATED
+// A float has twice a half's digits and two more, so rounding its result again is as rounding once.
+template <typename Step>
+uint32_t by_halves(uint32_t a, uint32_t b, const Step& step) {
+  const auto one = [&](uint32_t x, uint32_t y) {
+    return float_to_half(step(half_value(static_cast<uint16_t>(x)), half_value(static_cast<uint16_t>(y))));
+  };
+  return two_halves(one(a, b), one(a >> 16, b >> 16));
+}
+#endif
+
 // Sums and products of two pairs of halves, each rounded to the nearest, ties to even; never a fused step.
 __device__ __forceinline__ uint32_t sum_of_halves(uint32_t a, uint32_t b) {
 #ifdef ASSAY_EMULATED
-  // A float has twice a half's digits and two more, so rounding its sum again is as rounding once.
-  const auto sum = [](uint32_t x, uint32_t y) {
-    return float_to_half(half_to_float(static_cast<uint16_t>(x)) + half_to_float(static_cast<uint16_t>(y)));
-  };
-  return two_halves(sum(a, b), sum(a >> 16, b >> 16));
+  return by_halves(a, b, [](float x, float y) { return x + y; });
 #else
   uint32_t sum;
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
@@ -129,10 +136,7 @@ __device__ __forceinline__ uint32_t sum_of_halves(uint32_t a, uint32_t b) {
 
 __device__ __forceinline__ uint32_t product_of_halves(uint32_t a, uint32_t b) {
 #ifdef ASSAY_EMULATED
-  const auto product = [](uint32_t x, uint32_t y) {
-    return float_to_half(half_to_float(static_cast<uint16_t>(x)) * half_to_float(static_cast<uint16_t>(y)));
-  };
-  return two_halves(product(a, b), product(a >> 16, b >> 16));
+  return by_halves(a, b, [](float x, float y) { return x * y; });
 #else
   uint32_t product;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));

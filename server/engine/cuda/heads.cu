@@ -33,7 +33,7 @@ __device__ __forceinline__ void norm_head(float* head, int width, const float* w
 }
 
 // Mixes a head (kv_q4.h), by a warp in place: a lane has dimensions 32 apart, so that steps from 32 on stay its own.
-__device__ __forceinline__ void mix_heads(float* head, int head_dim) {
+__device__ __forceinline__ void mix_by_warp(float* head, int head_dim) {
   const int width = mixed_width(head_dim), lane = lane_index();
   __syncwarp();
   for (int d = lane; d < head_dim; d += kWarp) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (int i = lane_index(); i < half; i += kWarp) {
       rotate(head[i * spread], head[i * spread + step], cosine[i], sine[i]);
     }
-    if constexpr (kType == KvType::q4) mix_heads(head, shape.head_dim);
+    if constexpr (kType == KvType::q4) mix_by_warp(head, shape.head_dim);
   }
   __syncthreads();
   const KvLayout layout = kv.layout;

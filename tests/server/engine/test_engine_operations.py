@@ -216,6 +216,11 @@ def test_kv_write_of_q4_takes_fifteen_steps_from_least_to_most_of_a_group(
     assert not read_values[17].any()
 
 
+def test_heads_that_are_no_whole_groups_are_no_operand(operations: Operations) -> None:
+    with pytest.raises(AssertionError):
+        operations.attention(DECODE, gaussian(1, 40), [2], gaussian(2, 40), gaussian(2, 40), Q4)
+
+
 def test_keys_at_4_bits_are_mixed_so_that_one_large_dimension_costs_the_others_little(
     operations: Operations,
 ) -> None:
