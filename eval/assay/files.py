@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,8 @@ from typing import Any, Self
 from assay.errors import RunError
 
 TAIL_BYTES = 1 << 20
+PARTIAL = ".partial"
+"""How the name of a file ends that is still written, and not yet in its place."""
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -53,7 +55,7 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[Callable[[bytes], objec
         RunError: the disk is full; the old content stands.
         OSError: the directory cannot be written.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -69,6 +71,25 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[Callable[[bytes], objec
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def partial_files(folder: Path, spared: Collection[Path] = ()) -> list[Path]:
+    """What `replacing` left below a folder when its process was killed, in order.
+
+    Args:
+        folder: Where nobody writes now.
+        spared: Folders in it that belong to others.
+    """
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if Path(place, name) not in spared]
+        found += [path for path in (Path(place, name) for name in names) if is_partial(path)]
+    return sorted(found)
+
+
+def is_partial(path: Path) -> bool:
+    """Whether a file is named as one that `replacing` still writes."""
+    return path.name.startswith(".") and path.name.endswith(PARTIAL)
 
 
 def sync_directory(path: Path) -> None:

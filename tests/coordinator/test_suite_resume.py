@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from suites import NOBODY, Counting, asking, findings, quiet, write
+from suites import NOBODY, Counting, asking, quiet, write
 
 from assay.gateway.journal import Journal
 from assay.gateway.message import Request
@@ -27,8 +23,6 @@ from toy_checkout import WAIT_S, Toy, processes, until
 pytestmark = pytest.mark.slow
 
 FULL_DISK = Path(__file__).with_name("full_disk.py")
-SLOTS = 3
-ITEMS = 16
 
 
 def digests(run: Path) -> dict[str, bytes]:
@@ -304,79 +298,6 @@ def test_a_suite_that_serves_its_model_itself_is_killed_and_resumed_with_a_new_s
     assert done.json["jobs"][0]["effort"]["replayed"] > 3
     assert {path.name for path in (run / "servers").iterdir()} == {"own.1.log", "own.2.log"}
     assert toy.run("audit", run, "--json").code == 0
-
-
-class Undisturbed:
-    """A suite whose every request is its own, and what an undisturbed run of it finds."""
-
-    def __init__(self, toy: Toy, folder: Path) -> None:
-        self.toy = toy
-        self.server = Counting(delay_s=0.005)
-        self.server.__enter__()
-        jobs = [
-            asking("first", items=ITEMS, wrong_every=4),
-            asking("second", items=ITEMS) | {"repeats": 2, "generation": {"temperature": 0.7, "seed": 3}},
-        ]
-        self.suite = write(
-            folder / "killed.toml", {"local": self.server.target(SLOTS)}, jobs, max_parallel_jobs=2
-        )
-        runs = folder / "undisturbed"
-        runs.mkdir()
-        begin = time.monotonic()
-        done = toy.run("run", "--suite", self.suite, "--runs", runs)
-        self.seconds = time.monotonic() - begin
-        assert done.code == 0, done.err
-        self.found = findings(done.run)
-        self.counted = Counter(self.server.asked)
-
-    def killed_at(self, moments: list[float], runs: Path) -> Path:
-        """Kill a run and its resumes at these moments, let it end, and hold it against the undisturbed."""
-        self.server.asked.clear()
-        command = self.toy.start("run", "--suite", self.suite, "--runs", runs)
-        run = command.run()
-        for moment in moments:
-            time.sleep(moment)
-            with contextlib.suppress(ProcessLookupError):
-                command.signal(signal.SIGKILL)
-            command.wait()
-            until(lambda: processes(run.name) == [] and self.server.in_flight == 0)
-            command = self.toy.start("resume", run)
-        done = command.wait()
-        assert done.code == 0, done.err
-        assert findings(run) == self.found
-        extra = sum((self.server.asked - self.counted).values())
-        assert extra <= SLOTS * len(moments), "at most what was in flight at each kill is asked again"
-        assert not self.counted - self.server.asked
-        return run
-
-
-@pytest.fixture(scope="module")
-def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
-    made = Undisturbed(toy, tmp_path_factory.mktemp("killed"))
-    yield made
-    made.server.__exit__()
-
-
-def kill_at_random(undisturbed: Undisturbed, runs: Path, seed: int, kills: int) -> None:
-    chance = random.Random(seed)
-    while kills:
-        moments = [
-            chance.uniform(0, undisturbed.seconds) for _ in range(min(kills, chance.choice((1, 1, 2, 3))))
-        ]
-        kills -= len(moments)
-        run = undisturbed.killed_at(moments, runs)
-    assert undisturbed.toy.run("audit", run).code == 0
-
-
-def test_kill_9_at_any_moment_loses_only_what_was_in_flight_and_ends_in_the_same_summary(
-    undisturbed: Undisturbed, runs: Path
-) -> None:
-    kill_at_random(undisturbed, runs, seed=5, kills=8)
-
-
-@pytest.mark.long
-def test_kill_9_at_a_hundred_moments(undisturbed: Undisturbed, runs: Path) -> None:
-    kill_at_random(undisturbed, runs, seed=17, kills=100)
 
 
 def test_a_resume_whose_evaluator_asks_otherwise_than_before_says_so(

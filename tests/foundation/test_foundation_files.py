@@ -15,7 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import RunError
-from assay.files import JsonlWriter, read_json, read_jsonl, repair_tail, write_atomic, write_json_atomic
+from assay.files import (
+    JsonlWriter,
+    partial_files,
+    read_json,
+    read_jsonl,
+    repair_tail,
+    write_atomic,
+    write_json_atomic,
+)
 
 FEW = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -134,6 +142,25 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.fail(f"no tmpfs can be mounted here: {done.stderr}", pytrace=False)
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_what_a_killed_write_left_is_found_by_its_name_and_nothing_else_is(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path; from assay.files import write_atomic\n"
+        "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomic(Path(sys.argv[1]), b'new')\n"
+    )
+    for folder in (tmp_path / "ours", tmp_path / "ours/deep", tmp_path / "theirs"):
+        folder.mkdir()
+        (folder / "state.json").write_bytes(b"old")
+        (folder / ".hidden").touch()
+        (folder / "model.partial").touch()
+        done = subprocess.run([sys.executable, "-c", program, folder / "state.json"], check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert (folder / "state.json").read_bytes() == b"old"
+    found = partial_files(tmp_path, [tmp_path / "theirs"])
+    assert [path.parent for path in found] == [tmp_path / "ours", tmp_path / "ours/deep"]
+    assert all(path.name.startswith(".state.json.") for path in found)
 
 
 def test_a_full_disk_is_named_and_the_old_content_stands(small_disk: Path) -> None:

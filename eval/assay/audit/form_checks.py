@@ -17,7 +17,7 @@ from assay import dialect
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.errors import VerificationError
-from assay.files import json_text
+from assay.files import is_partial, json_text
 from assay.plan import LAUNCH_FILES, NAME, OwnServer
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.manifest import OUTSIDE, SCHEMA, STATEMENT, load_manifest, run_files
@@ -57,7 +57,8 @@ def scan(
         elif name.startswith(native):
             faults += [f"{name} {fault}" for fault in doubled(files[name])] if name in files else []
         elif name not in known or name in links:
-            faults.append(f"{name} is nothing that a run writes")
+            left = ", unless its write was killed: assay resume removes it" if is_partial(Path(name)) else ""
+            faults.append(f"{name} is nothing that a run writes{left}")
         elif name.endswith(".json") and name != STATEMENT:
             faults += [f"{name} {fault}" for fault in rewritten(files[name], partial(ordered, name))]
         elif name.endswith(".jsonl"):

@@ -7,7 +7,6 @@ pass.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 from assay.audit.case import Case
 from assay.audit.check import Check, judge
 from assay.coordinator.events import NAME, read_events
+from assay.run.state import STAMP
 
-STAMP = re.compile(r"\.(?P<at>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{8}$")
 SLACK = timedelta(seconds=60)
 SHOWN = 10
 SECONDS = "seconds.json"

@@ -15,7 +15,7 @@ from typing import Any
 from assay.audit.check import Check
 from assay.audit.suite_case import SuiteCase
 from assay.coordinator.directory import ANSWERS, journal
-from assay.coordinator.events import read_events
+from assay.coordinator.events import SET_ASIDE, read_events
 from assay.coordinator.state import JobState
 from assay.errors import AssayError
 from assay.gateway.kept import Kept, kept_answers
@@ -77,7 +77,7 @@ def answers(case: SuiteCase) -> Check:
         faults += [f"{job.id}: {each}" for each in _against(case, job, state, found)]
         faults += _answered(case, job, found)
         said.append(f"{job.id}: {found.answers} of {state.spent.requests} requests")
-    aside = {str(row.get("file")) for row in read_events(case.run) if row.get("kind") == "answers-set-aside"}
+    aside = {str(row.get("file")) for row in read_events(case.run) if row.get("kind") == SET_ASIDE}
     known = {f"{ANSWERS}/{name}" for name in known}
     faults += [f"{name} belongs to no job, and no event set it aside" for name in sorted(known - aside)]
     faults += [f"{name} was set aside, and is missing" for name in sorted(aside - known)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.audit.check import Check, judge
 from assay.audit.form_checks import OWN, scan, sorted_manifest
-from assay.audit.story_checks import SHOWN, SLACK, STAMP, parsed
+from assay.audit.story_checks import SHOWN, SLACK, parsed
 from assay.audit.suite_case import SuiteCase
 from assay.coordinator.directory import ANSWERS, attempt_folder, journal
 from assay.coordinator.events import NAME as EVENTS
@@ -26,6 +26,7 @@ from assay.record.manifest import OUTSIDE
 from assay.record.results import SUMMARY
 from assay.record.retention import KEPT
 from assay.run.state import NAME as STATE
+from assay.run.state import STAMP
 
 FACTS = ("source.json", "suite.toml", "declared.json", "environment.json", "worktree.json")
 

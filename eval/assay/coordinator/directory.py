@@ -39,6 +39,11 @@ def journal(run: Path, job: str) -> Path:
     return run / ANSWERS / f"{segment(job)}.jsonl"
 
 
+def aside(run: Path, job: str, attempt: int) -> Path:
+    """Where a job's answers lie that nobody may use: of an attempt after which its target was another one."""
+    return run / ANSWERS / f"{segment(job)}.not-used-{attempt}.jsonl"
+
+
 def launch_folder(run: Path, job: str) -> Path:
     """Where what a job's child was given is recorded."""
     return run / "provenance" / "launch" / segment(job)

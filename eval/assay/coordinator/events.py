@@ -22,6 +22,8 @@ from assay.run.state import now
 
 NAME = "events.jsonl"
 TORN = "tail-repaired"
+SET_ASIDE = "answers-set-aside"
+REMOVED = "partial-removed"
 
 
 class Events:

@@ -19,7 +19,8 @@ from assay import gateway
 from assay.backends.base import Context, Reached
 from assay.coordinator import frozen
 from assay.coordinator.child import launcher
-from assay.coordinator.directory import attempt_folder, journal, launch_folder
+from assay.coordinator.directory import aside, attempt_folder, journal, launch_folder
+from assay.coordinator.events import SET_ASIDE
 from assay.coordinator.live import Live, Running
 from assay.coordinator.progress import Line
 from assay.coordinator.records import judge, most_slots
@@ -73,35 +74,45 @@ async def conduct_job(around: Around, job: Job, grant: Grant) -> None:
     )
     live.tell("job-started", {"job": job.id, "attempt": attempt, "slots": grant.slots})
     stop = Stop(live.stop)
+    became: dict[str, object] = {}
     try:
-        await _attempt(around, job, target, attempt, grant, stop, line)
+        became = await _attempt(around, job, target, attempt, grant, stop, line)
     except (AssayError, OSError) as error:
         if not live.failed_to_write(error):
-            live.job(job.id, phase="ended", verdict="failed", error=live.secrets.text(str(error)))
+            became = _failed(live.secrets.text(str(error)))
     except Exception as error:
         # A backend that trips over what it found must not take the other jobs with it.
         logger.exception("job %s failed", job.id)
-        said = f"the backend failed: {type(error).__name__}: {error}"
-        live.job(job.id, phase="ended", verdict="failed", error=live.secrets.text(said))
+        became = _failed(live.secrets.text(f"the backend failed: {type(error).__name__}: {error}"))
     finally:
-        _finish(live, job, stop, line)
+        _finish(live, job, stop, became, line)
 
 
-def _finish(live: Live, job: Job, stop: Stop, line: Line) -> None:
-    state = live.state.job(job.id)
-    changed: dict[str, object] = {"ended_at": now()}
-    if state.phase == "running":
-        changed["phase"] = "paused" if stop.why == "disk" else "cancelled"
-    live.job(job.id, **changed)
-    state = live.state.job(job.id)
+def _failed(error: str) -> dict[str, object]:
+    return {"phase": "ended", "verdict": "failed", "error": error}
+
+
+def _finish(live: Live, job: Job, stop: Stop, became: Mapping[str, object], line: Line) -> None:
+    """Tell what became of an attempt, then write it: a state that says "ended" is taken for the end.
+
+    Whoever is killed between the two has only told of an attempt that a resume makes again. Where the event
+    could not be written, the job is paused instead.
+    """
+    phase = "paused" if stop.why == "disk" else "cancelled"
+    changed = {"phase": phase, **became, "ended_at": now()}
+    state = live.state.with_job(job.id, **changed).job(job.id)
     said = {name: getattr(state, name) for name in ("attempt", "phase", "verdict", "budget", "error")}
     live.tell("job-ended", {"job": job.id, **said, "spent": state.spent.model_dump()})
+    if live.full is not None:
+        changed |= {"phase": "paused", "verdict": None}
+    live.job(job.id, **changed)
     line.end(state.verdict or state.phase)
 
 
 async def _attempt(
     around: Around, job: Job, target: Target, attempt: int, grant: Grant, stop: Stop, line: Line
-) -> None:
+) -> dict[str, object]:
+    """Carry out an attempt; what it came to is returned, and not yet in the job's state."""
     live, backend = around.live, around.live.backends[job.backend]
 
     def heard(reached: Reached) -> None:
@@ -117,7 +128,7 @@ async def _attempt(
         live.blocked[target.name] = changed[0]
         raise RunError(f"not begun: {'; '.join(changed)}")
     if stop.asked:
-        return
+        return {}
     folder = live.run / attempt_folder(job.id, attempt)
     folder.mkdir(parents=True)
     scratch = live.scratch.folder(f"job-{job.id}")
@@ -159,22 +170,21 @@ async def _attempt(
             # A resume will use what was answered: it must be of the target that the run began with.
             problems, another = await _identify_again(live, job, target, attempt)
             if another:
-                live.job(job.id, problems=tuple(live.secrets.text(problem) for problem in problems))
-        return
+                return {"problems": tuple(live.secrets.text(problem) for problem in problems)}
+        return {}
     problems, _ = await _identify_again(live, job, target, attempt)
     problems += await _freeze_again(live, job, attempt)
     line.phase("read")
     judged = await asyncio.to_thread(judge, backend, context, ended)
     problems += judged.problems
     notes = [*judged.notes, *_unclaimed(left)]
-    live.job(
-        job.id,
-        phase="ended",
-        verdict="failed" if problems else judged.verdict,
-        done=judged.done,
-        problems=tuple(live.secrets.text(problem) for problem in problems),
-        notes=tuple(live.secrets.text(note) for note in notes),
-    )
+    return {
+        "phase": "ended",
+        "verdict": "failed" if problems else judged.verdict,
+        "done": judged.done,
+        "problems": tuple(live.secrets.text(problem) for problem in problems),
+        "notes": tuple(live.secrets.text(note) for note in notes),
+    }
 
 
 def _unclaimed(left: int) -> list[str]:
@@ -269,9 +279,9 @@ async def _identify_again(live: Live, job: Job, target: Target, attempt: int) ->
     path = journal(live.run, job.id)
     if another and path.exists():
         # Nobody can say which of them are whose: a resume must not take them for the first target's.
-        aside = path.with_name(f"{job.id}.not-used-{attempt}.jsonl")
-        path.rename(aside)
-        live.tell("answers-set-aside", {"job": job.id, "file": aside.relative_to(live.run).as_posix()})
+        set_aside = aside(live.run, job.id, attempt)
+        path.rename(set_aside)
+        live.tell(SET_ASIDE, {"job": job.id, "file": set_aside.relative_to(live.run).as_posix()})
     return problems, another
 
 

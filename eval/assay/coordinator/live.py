@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.backends.base import Backend, Command, Expected
+from assay.coordinator import leftovers
 from assay.coordinator.directory import LOG, launch_folder
 from assay.coordinator.events import Events
 from assay.coordinator.frozen import Frozen
@@ -95,10 +96,12 @@ class Live:
         self.opened = False
 
     def open(self) -> None:
-        """Open events and log; what was torn in them is repaired and noted."""
+        """Open events and log; what a life that was killed left torn or half-written is mended and noted."""
         self.log = RunLog(self.run / LOG, self.secrets, self.disk_is_full)
         self.events = Events(self.run, self.secrets, self.disk_is_full)
         self.opened = True
+        for kind, fields in leftovers.clear(self.run, self.state):
+            self.tell(kind, fields)
 
     def close(self) -> None:
         """Close events and log; a second call does nothing."""

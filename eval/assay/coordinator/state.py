@@ -16,6 +16,7 @@ from assay.errors import VerificationError
 from assay.files import OLDER, other_form, read_json, write_json_atomic
 from assay.record.manifest import NAME as MANIFEST
 from assay.record.summary import EXIT_CODES
+from assay.run.state import no_state
 
 NAME = "state.json"
 SCHEMA: Literal["assay/suite-state/v1"] = "assay/suite-state/v1"
@@ -211,8 +212,6 @@ def load_state(run: Path) -> State:
             raise VerificationError(f"{path} is of the form {other}", f"this version reads {SCHEMA}", OLDER)
         return State.model_validate(value)
     except FileNotFoundError:
-        raise VerificationError(
-            f"{run} is not a run: it has no {NAME}", "", "list the runs: ls eval/runs"
-        ) from None
+        raise no_state(run) from None
     except (OSError, ValueError, RecursionError, ValidationError) as error:
         raise VerificationError(f"{path} cannot be read", str(error).splitlines()[0], "") from error

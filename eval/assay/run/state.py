@@ -7,6 +7,7 @@ file still says "running", and `standing` tells the truth from the triple.
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,8 @@ from assay.record.manifest import NAME as MANIFEST
 from assay.record.summary import EXIT_CODES, Outcome
 
 NAME = "state.json"
+STAMP = re.compile(r"\.(?P<at>[0-9]{8}T[0-9]{6}Z)-(?P<digest>[0-9a-f]{8})$")
+"""How a run's directory is named after what it asks: its moment, and how its digest begins."""
 SCHEMA = "assay/state/v1"
 Phase = Literal["starting", "running", "recording", "done", "partial", "failed", "cancelled"]
 Standing = Literal["live", "died", "done", "partial", "failed", "cancelled"]
@@ -137,6 +140,17 @@ def save_state(run: Path, state: State) -> None:
     write_json_atomic(run / NAME, state.model_dump(mode="json"))
 
 
+def no_state(run: Path) -> VerificationError:
+    """What is said of a directory without a state: by its name it may be a run that was ended at once."""
+    if not STAMP.search(run.resolve().name) or not run.is_dir():
+        return VerificationError(f"{run} is not a run: it has no {NAME}", "", "list the runs: ls eval/runs")
+    return VerificationError(
+        f"{run} has no {NAME}",
+        "its run was ended before it had begun, or begins just now: nothing was asked",
+        f"start a new run; remove this one: rm -r {run}",
+    )
+
+
 def load_state(run: Path) -> State:
     """Read the state of a run.
 
@@ -147,8 +161,6 @@ def load_state(run: Path) -> State:
     try:
         return State.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise VerificationError(
-            f"{run} is not a run: it has no {NAME}", "", "list the runs: ls eval/runs"
-        ) from None
+        raise no_state(run) from None
     except (OSError, ValidationError) as error:
         raise VerificationError(f"{path} cannot be read", str(error).splitlines()[0], "") from error

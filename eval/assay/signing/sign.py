@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.errors import VerificationError
-from assay.files import write_atomic
-from assay.record.manifest import STATEMENT, compare
+from assay.files import partial_files, write_atomic
+from assay.record.manifest import STATEMENT, compare, load_manifest
 from assay.signing import dsse
 from assay.signing.gather import statement_of
 from assay.signing.key import KEY_VARIABLE, SigningKey
@@ -33,6 +33,8 @@ def sign_run(run: Path, key: SigningKey | None) -> None:
 def sign_late(run: Path, key: SigningKey | None) -> None:
     """Sign a finished run that was killed between its manifest and its statement.
 
+    What a killed write of a statement or a report left half-written in it is removed, with or without a key.
+
     Args:
         run: The run directory; nobody writes into it.
         key: Who vouches for it.
@@ -40,6 +42,10 @@ def sign_late(run: Path, key: SigningKey | None) -> None:
     Raises:
         VerificationError: it is not what its manifest says, and so nobody should vouch for it.
     """
+    listed = load_manifest(run)
+    for path in partial_files(run):
+        if path.relative_to(run).as_posix() not in listed:
+            path.unlink()
     if key is None or (run / STATEMENT).exists():
         return
     differences = compare(run)
