@@ -76,6 +76,12 @@ def parser() -> argparse.ArgumentParser:
         "--kv", choices=("f16", "int8", "q4"), default="f16", help="keys and values (default: %(default)s)"
     )
     out.add_argument(
+        "--head",
+        choices=("stored", "q8_0"),
+        default="stored",
+        help="output head: q8_0 of one stored as floats (default: %(default)s)",
+    )
+    out.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="what computes (default: %(default)s)"
     )
     out.add_argument(
@@ -229,6 +235,7 @@ async def serve(options: argparse.Namespace, service: Service, listener: socket.
         device=options.device,
         isa=options.isa,
         kv=options.kv,
+        head=options.head,
         kept_slots=options.kept_slots,
         kept_tokens=options.kept_tokens,
         memory_bytes=options.vram or 0,
@@ -318,6 +325,7 @@ def print_plan(options: argparse.Namespace) -> None:
         slots=options.slots,
         context=options.context,
         kv=options.kv,
+        head=options.head,
         kept_slots=most_kept(options.slots, options.kept_slots),
         kept_tokens=options.kept_tokens,
     )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from server.build import EngineArgumentError, EngineError, EngineMemoryError
 
-_VERSION = 3
+_VERSION = 4
 _BAD_ARGUMENT = 3
 _NO_MEMORY = 4
 _MESSAGE_BYTES = 1024
@@ -81,6 +81,7 @@ class Options(ctypes.Structure):
         ("path", ctypes.c_char_p),
         ("isa", ctypes.c_char_p),
         ("kv", ctypes.c_char_p),
+        ("head", ctypes.c_char_p),
         ("threads", ctypes.c_int32),
         ("slots", ctypes.c_int32),
         ("context", ctypes.c_int32),
@@ -161,6 +162,7 @@ class Info(ctypes.Structure):
         ("rewind", ctypes.c_int32),
         ("isa", ctypes.c_char_p),
         ("kv", ctypes.c_char_p),
+        ("head", ctypes.c_char_p),
     )
 
 

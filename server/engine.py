@@ -92,6 +92,7 @@ class Engine:
         context: int | None = None,
         isa: str | None = None,
         kv: Literal["f16", "int8", "q4"] = "f16",
+        head: Literal["stored", "q8_0"] = "stored",
         device: Literal["cpu", "cuda", "cuda-emulated"] = "cpu",
         kept_slots: int = 0,
         kept_positions: int = 0,
@@ -108,6 +109,8 @@ class Engine:
             isa: "avx512", "avx2" or "plain" of a CPU; the best the device has by default.
             kv: how keys and values are kept; int8 takes half the memory and q4 a third (5 bits a value),
                 at some cost in fidelity.
+            head: how the output head is held; q8_0 makes 8.5 bits a weight of one that is stored as floats,
+                also at some cost.
             device: what computes; "cuda" is the first GPU that the driver shows, and needs nvcc once.
             kept_slots: of the slots, those that together hold no more than `kept_positions`.
             kept_positions: a device has memory for no more; the CPU takes memory as it is written to.
@@ -128,6 +131,7 @@ class Engine:
             path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
             isa=None if isa is None else isa.encode(),
             kv=kv.encode(),
+            head=head.encode(),
             threads=abi.int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
             slots=abi.int32("slots", slots),
             context=abi.int32("context", 0 if context is None else context),
@@ -144,6 +148,7 @@ class Engine:
             info = self._library.describe(self._handle)
             self.isa: str = info.isa.decode()
             self.kv: str = info.kv.decode()
+            self.head: str = info.head.decode()
             self.threads: int = info.threads
             self.slots: int = info.slots
             self.context: int = info.context

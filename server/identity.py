@@ -4,7 +4,7 @@ The fingerprint is `assay-` and the first 16 hex digits of the SHA-256 over the 
 no spaces, UTF-8) of the identity's parts that decide an answer's bytes:
 
     {"model": {"file_sha256"}, "tokenizer", "chat_template",
-     "engine": {"library_sha256", "isa"}, "server", "settings": {"context", "kv_dtype"}}
+     "engine": {"library_sha256", "isa"}, "server", "settings": {"context", "kv_dtype", "head"}}
 
 each copied from the identity as it stands, so whoever holds an identity can compute the fingerprint again.
 Threads, slots, chunk sizes and speculation are left out: they cannot change an answer. It is the server's
@@ -61,6 +61,7 @@ class EngineFacts:
     isa: str
     device: str  # "cpu" or "cuda"
     kv_dtype: str
+    head: str  # "stored" or "q8_0"
     threads: int
     slots: int
     context: int
@@ -188,6 +189,7 @@ def describe(
             "slots": engine.slots,
             "context": engine.context,
             "kv_dtype": engine.kv_dtype,
+            "head": engine.head,
             "prefill_chunk": prefill_chunk,
             "speculation": dict(speculation),
         },
@@ -203,7 +205,7 @@ def fingerprint(identity: Mapping[str, object]) -> str:
         "chat_template": identity["chat_template"],
         "engine": _part(identity, "engine", "library_sha256", "isa"),
         "server": identity["server"],
-        "settings": _part(identity, "settings", "context", "kv_dtype"),
+        "settings": _part(identity, "settings", "context", "kv_dtype", "head"),
     }
     return "assay-" + hashlib.sha256(canonical(chosen)).hexdigest()[:16]
 

@@ -50,6 +50,7 @@ class ModelOptions:
     device: Literal["cpu", "cuda"] = "cpu"
     isa: str | None = None
     kv: Literal["f16", "int8", "q4"] = "f16"
+    head: Literal["stored", "q8_0"] = "stored"
     # Ended answers whose keys and values stay for prompts that begin alike; None: KEPT_SLOTS, or as many of
     # them as a GPU has room for.
     kept_slots: int | None = None
@@ -121,7 +122,9 @@ def _kept_slots(options: ModelOptions, model: Path | Checkpoint, draft: Draft | 
     if options.device == "cpu" or (draft is None and options.kept_slots is not None):
         return most
     kept = options.kept_slots or 0
-    holding = Holding(options.slots, options.context, options.kv, kept, options.kept_tokens)
+    holding = Holding(
+        options.slots, options.context, options.kv, kept, options.kept_tokens, head=options.head
+    )
     memory, _ = plan(model, holding, 0, [])
     taken = 0 if draft is None else draft.memory(options.slots, memory.context).total_bytes
     free = Measure(built(options.device).library).device().free_bytes + memory.driver_bytes
@@ -202,6 +205,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
                 context=options.context,
                 isa=options.isa,
                 kv=options.kv,
+                head=options.head,
                 device=options.device,
                 kept_slots=kept,
                 kept_positions=kept_tokens,
@@ -226,6 +230,7 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             isa=engine.isa,
             device=options.device,
             kv_dtype=engine.kv,
+            head=engine.head,
             threads=engine.threads,
             slots=options.slots,
             context=engine.context,

@@ -28,6 +28,7 @@ class Holding:
     kv: str = "f16"
     kept_slots: int = 0  # beside them, for ended answers
     kept_tokens: int = 0  # positions that those hold together; without any, nothing
+    head: str = "stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def plan(
     options = abi.Options(
         path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
         kv=holding.kv.encode(),
+        head=holding.head.encode(),
         threads=1,
         slots=abi.int32("slots", holding.slots + holding.kept_slots),
         context=abi.int32("context", holding.context or 0),

@@ -50,6 +50,7 @@ class Report:
 
     model: str
     kv: str
+    head: str
     kept_slots: int
     card: Card
     limit_bytes: int  # of device memory
@@ -152,6 +153,7 @@ def make(
     return Report(
         model=printed(model.name),
         kv=holding.kv,
+        head=holding.head,
         kept_slots=holding.kept_slots,
         card=card,
         limit_bytes=limit,
@@ -203,6 +205,7 @@ def document(report: Report) -> str:
         "schema": SCHEMA,
         "model": report.model,
         "kv": report.kv,
+        "head": report.head,
         "kept_slots": report.kept_slots,
         "card": asdict(report.card),
         "assumed": asdict(report.assumed),
@@ -239,7 +242,7 @@ def text(report: Report) -> str:
 def _memory_lines(report: Report) -> Iterator[str]:
     memory, draft, answers = report.memory, report.draft_memory, report.memory.slots - report.kept_slots
     where = f"on a CUDA device of {gib(report.limit_bytes)}"
-    yield f"{report.model}, keys and values as {report.kv}: memory {where}"
+    yield f"{report.model}, keys and values as {report.kv}, head as {report.head}: memory {where}"
     yield from map(_row, _parts(memory, report.kept_slots))
     yield _row(("driver", memory.driver_bytes, "allowance"))
     if draft is not None:

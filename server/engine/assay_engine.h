@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ASSAY_ABI_VERSION 3
+#define ASSAY_ABI_VERSION 4
 #define ASSAY_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -89,6 +89,7 @@ typedef struct assay_options {
   const char* path; /* the GGUF file; not read where there are tensors */
   const char* isa;  /* "avx512", "avx2", "plain", or NULL: the best this CPU has */
   const char* kv;   /* keys and values as "f16", "int8" or "q4"; NULL: "f16" */
+  const char* head; /* the output head as "stored", or of floats as "q8_0"; NULL: "stored" */
   int32_t threads;  /* 1 to 256 */
   int32_t slots;    /* sequences held at once, 1 to 1024 */
   int32_t context;  /* positions a slot can hold; 0: min(the model's, 8192) */
@@ -116,8 +117,9 @@ typedef struct assay_info {
   uint64_t kv_bytes_per_position;
   int32_t state_chunk; /* a state of the sequence is kept as of multiples of so many positions; 0: there is none */
   int32_t rewind;      /* positions that it can be taken back by at most, not past such a multiple */
-  const char* isa; /* owned by the library */
-  const char* kv;  /* owned by the library */
+  const char* isa;  /* owned by the library */
+  const char* kv;   /* owned by the library */
+  const char* head; /* owned by the library */
 } assay_info;
 
 /* Consecutive tokens of one slot, written from `position` on. Everything the

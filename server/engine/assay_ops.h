@@ -41,9 +41,10 @@ ASSAY_EXPORT int32_t assay_op_attention(const char* isa, int32_t form, int32_t t
                                         const int32_t* visible, int32_t count, int32_t head_dim, const float* keys,
                                         const float* values, int32_t positions, float* out);
 ASSAY_EXPORT int32_t assay_op_silu_mul(const char* isa, const float* gate, const float* up, int32_t n, float* out);
-/* `count` rows of a described tensor from `first` on, in row form (row_source.h): `size` bytes. Says why it fails. */
-ASSAY_EXPORT int32_t assay_op_rows(const assay_tensor_source* source, int32_t first, int32_t count, uint8_t* out,
-                                   uint64_t size, char* error, size_t error_size);
+/* `count` rows of a described tensor from `first` on, in row form (row_source.h): `size` bytes. `head`: as a head would
+ * be read of which assay_options asks that; NULL: as it is stored. Says why it fails. */
+ASSAY_EXPORT int32_t assay_op_rows(const assay_tensor_source* source, const char* head, int32_t first, int32_t count,
+                                   uint8_t* out, uint64_t size, char* error, size_t error_size);
 ASSAY_EXPORT int32_t assay_op_argmax(const char* isa, const float* x, int32_t n, int32_t* index);
 
 #ifdef __cplusplus

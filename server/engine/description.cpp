@@ -23,6 +23,8 @@ bool fits(Storage storage, TensorType type) {
       return type == TensorType::w4_f16 || type == TensorType::w4_bf16;
     case Storage::nvfp4:
       return type == TensorType::nvfp4;
+    case Storage::floats:
+      return false;
   }
   return false;
 }

@@ -154,8 +154,8 @@ DeviceWeights::DeviceWeights(const ModelFile& file, const Config& config) {
     layers_.push_back(std::move(layer));
   }
   output_norm_ = find.vector("output_norm.weight", config.width, norm);
-  tied_ = !find.has("output.weight");
-  if (!tied_) head_ = find.single("output.weight", config.width, config.vocabulary);
+  tied_ = !find.has(kHeadTensor);
+  if (!tied_) head_ = find.single(kHeadTensor, config.width, config.vocabulary);
   const uint64_t without_embedding = bytes_per_step_;
   embedding_ = find.single("token_embd.weight", config.width, config.vocabulary);
   if (!tied_) bytes_per_step_ = without_embedding;

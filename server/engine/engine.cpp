@@ -11,6 +11,7 @@ Engine::Engine(const assay_options& options)
   team_ = std::make_unique<Team>(bounded("threads", options.threads, kMostThreads));
   const ModelFile file(options);  // gone after loading: the packed weights are the only copy
   config_ = read_config(file);
+  head_ = file.head();
   context_ = choose_context(options.context, config_.context);
   weights_ = std::make_unique<Weights>(file, config_, *team_);
   cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv, config_.head_dim), slots_, context_);
@@ -33,6 +34,7 @@ void Engine::describe(assay_info& info) const {
   info.rewind = stateful ? kRewind : 0;
   info.isa = ops_->isa;
   info.kv = kv_name(cache_->type());
+  info.head = head_name(head_);
 }
 
 void Engine::fork(int source, int slot, int positions) {

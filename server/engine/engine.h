@@ -37,6 +37,7 @@ class Engine {
   Config config_{};
   int slots_;
   int context_;
+  HeadForm head_;
   std::unique_ptr<KeptMetadata> metadata_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Cache> cache_;

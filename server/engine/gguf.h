@@ -16,12 +16,13 @@
 
 namespace assay {
 
-// How a tensor's rows lie in its file: as they are in a GGUF, or as assay_storage says.
-enum class Storage : uint32_t { rows, packed, gptq, nvfp4 };
+// How a tensor's rows lie in its file: as they are in a GGUF, as assay_storage says, or (which no file and no caller
+// names, see head.h) as numbers of the type `stored` that are quantised as they are read.
+enum class Storage : uint32_t { rows, packed, gptq, nvfp4, floats };
 
 struct Tensor {
   std::string name;
-  TensorType type;
+  TensorType type;  // of its rows in row form
   uint64_t columns;  // length of a row, the fastest dimension
   uint64_t rows;     // product of all others
   uint32_t dimensions;
@@ -30,6 +31,7 @@ struct Tensor {
   Storage storage = Storage::rows;
   const uint8_t* scales = nullptr;  // where they lie apart from the values
   float factor = 1;  // NVFP4: what its scales are divided by
+  TensorType stored = TensorType::f32;  // in the storage `floats`: F32, F16 or BF16
 };
 
 // Reads a whole file's header into both tables.

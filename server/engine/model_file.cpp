@@ -8,7 +8,8 @@
 
 namespace assay {
 
-ModelFile::ModelFile(const assay_options& options) : raw_(options.tensors != nullptr) {
+ModelFile::ModelFile(const assay_options& options)
+    : raw_(options.tensors != nullptr), head_(choose_head(options.head)) {
   if (raw_) {
     read_description(options);
   } else {
@@ -18,6 +19,8 @@ ModelFile::ModelFile(const assay_options& options) : raw_(options.tensors != nul
   }
   index_tensors();
   check_layout();
+  const auto head = names_.find(kHeadTensor);
+  load_head_as(head_, head == names_.end() ? nullptr : &tensors_[head->second]);
 }
 
 void ModelFile::index_tensors() {

@@ -14,6 +14,7 @@
 
 #include "assay_engine.h"
 #include "gguf.h"
+#include "head.h"
 #include "mapping.h"
 #include "metadata.h"
 
@@ -22,11 +23,14 @@ namespace assay {
 class ModelFile : public MetadataTable {
  public:
   // The GGUF file at the options' path, or what their tensors and metadata describe.
-  // Error: it is not to be read, contradicts itself or is of a kind not served.
+  // Error: it is not to be read, contradicts itself, is of a kind not served, or has no such head as is asked for.
   explicit ModelFile(const assay_options& options);
 
   // Whether the tensors hold what the model's author stored, not what GGUF's converters make of it.
   bool raw() const { return raw_; }
+
+  // In which form its output head is read.
+  HeadForm head() const { return head_; }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const Tensor* find_tensor(const std::string& name) const;  // nullptr when absent
@@ -38,6 +42,7 @@ class ModelFile : public MetadataTable {
   void check_layout() const;
 
   bool raw_ = false;
+  HeadForm head_;
   std::map<std::string, std::unique_ptr<Mapping>> files_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> names_;

@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "dequantise.h"
 #include "mapping.h"
+#include "q8_block.h"
 
 namespace assay {
 namespace {
@@ -80,16 +82,42 @@ void read_gptq(const Tensor& tensor, size_t first, size_t count, uint8_t* out) {
   }
 }
 
+size_t stored_row_bytes(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.columns) * traits(tensor.stored).block_bytes;
+}
+
+void read_floats(const Tensor& tensor, size_t first, size_t count, uint8_t* out) {
+  const size_t blocks = count * static_cast<size_t>(tensor.columns) / kQ8Values;
+  const size_t block_bytes = kQ8Values * traits(tensor.stored).block_bytes;
+  const uint8_t* stored = tensor.data + first * stored_row_bytes(tensor);
+  float values[kQ8Values];
+  for (size_t block = 0; block < blocks; ++block) {
+    dequantise(tensor.stored, 1.0f, stored + block * block_bytes, kQ8Values, values);
+    quantise_q8(values, out + block * kQ8Bytes);
+  }
+}
+
 }  // namespace
 
 size_t stored_bytes(const Tensor& tensor) {
-  return tensor.storage == Storage::rows ? tensor.byte_size : static_cast<size_t>(tensor.columns * tensor.rows / 2);
+  switch (tensor.storage) {
+    case Storage::rows:
+      return tensor.byte_size;
+    case Storage::packed:
+    case Storage::gptq:
+    case Storage::nvfp4:
+      return static_cast<size_t>(tensor.columns * tensor.rows / 2);
+    case Storage::floats:
+      return stored_row_bytes(tensor) * static_cast<size_t>(tensor.rows);
+  }
+  return 0;
 }
 
 size_t scale_bytes(const Tensor& tensor) {
   const size_t values = static_cast<size_t>(tensor.columns * tensor.rows);
   switch (tensor.storage) {
     case Storage::rows:
+    case Storage::floats:
       return 0;
     case Storage::packed:
     case Storage::gptq:
@@ -124,6 +152,10 @@ const uint8_t* read_rows(const Tensor& tensor, int first, int count, std::vector
     case Storage::nvfp4:
       read_nvfp4(tensor, from, rows, room.data());
       done_reading(tensor.data + from * tensor.columns / 2, rows * tensor.columns / 2);
+      break;
+    case Storage::floats:
+      read_floats(tensor, from, rows, room.data());
+      done_reading(tensor.data + from * stored_row_bytes(tensor), rows * stored_row_bytes(tensor));
       break;
   }
   return room.data();

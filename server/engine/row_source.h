@@ -7,7 +7,8 @@
 //
 // A safetensors author's forms (assay_storage in assay_engine.h) are translated:
 // the nibbles of 32 columns into the order that Q4_0 has, column j low and column
-// 16 + j high in byte j, with the scale in front of its block.
+// 16 + j high in byte j, with the scale in front of its block. Floats that are to be
+// Q8_0 (head.h) are quantised.
 #pragma once
 
 #include <cstddef>

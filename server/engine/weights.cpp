@@ -59,7 +59,7 @@ class Packer {
 
   Pages fill(Team& team) {
     Pages arena(size_);
-    for (const Source& source : sources_) will_read(source.tensor->data, source.tensor->byte_size);
+    for (const Source& source : sources_) will_read(source.tensor->data, stored_bytes(*source.tensor));
     for (const Source& source : sources_) source.packed->base = arena.data() + source.offset;
     team.run([&](Team::Member& member) {
       std::vector<uint8_t> room;  // of this thread
@@ -156,8 +156,8 @@ Weights::Weights(const ModelFile& file, const Config& config, Team& team) {
     packer.matrix(block + "ffn_down.weight", config.ffn, config.width, layer.down);
   }
   output_norm_ = packer.norm("output_norm.weight", config.width);
-  const bool untied = packer.has("output.weight");
-  if (untied) packer.matrix("output.weight", config.width, config.vocabulary, head_);
+  const bool untied = packer.has(kHeadTensor);
+  if (untied) packer.matrix(kHeadTensor, config.width, config.vocabulary, head_);
   bytes_per_step_ = packer.size();
   packer.matrix("token_embd.weight", config.width, config.vocabulary, embedding_);
   if (!untied) bytes_per_step_ = packer.size();

@@ -27,6 +27,7 @@ OPTIONS = {
     "device": "what computes: cpu or cuda (default: cpu)",
     "isa": "instruction set of the CPU: avx512, avx2 or plain (default: the best it has)",
     "kv": "keys and values as f16, int8 or q4 (default: f16)",
+    "head": "output head: stored, or q8_0 of one stored as floats (default: stored)",
     "kept-slots": "ended answers kept for prompts that begin alike; 0: no prefix cache (default: 24)",
     "kept-tokens": "positions they keep together (default: 16384)",
     "speculate": "guess tokens, judge several in one step: ngram, or a small model, by name or path "

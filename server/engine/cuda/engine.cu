@@ -20,6 +20,7 @@ Engine::Engine(const assay_options& options)
       slots_(bounded("slots", options.slots, kMostSlots)) {
   const ModelFile file(options);  // gone after loading: the device holds the only copy
   config_ = read_config(file);
+  head_ = file.head();
   context_ = choose_context(options.context, config_.context);
   const Holding holding = choose_holding(options, config_);
   const DeviceWeights planned(file, config_);
@@ -46,6 +47,7 @@ void Engine::describe(assay_info& info) const {
   info.rewind = stateful ? kRewind : 0;
   info.isa = isa_.c_str();
   info.kv = kv_name(cache_->type());
+  info.head = head_name(head_);
 }
 
 void Engine::fork(int source, int slot, int positions) {

@@ -32,6 +32,7 @@ class Engine {
   int threads_;
   int slots_;
   int context_;
+  HeadForm head_;
   Config config_{};
   std::unique_ptr<KeptMetadata> metadata_;
   Stream stream_;

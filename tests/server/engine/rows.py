@@ -26,13 +26,16 @@ def read_rows(source: Source, first: int, count: int) -> npt.NDArray[np.uint8]:
     return native_rows(native_source(source), first, count, row_bytes)
 
 
-def native_rows(source: abi.TensorSource, first: int, count: int, row_bytes: int) -> npt.NDArray[np.uint8]:
-    """The same of a description in C's form."""
+def native_rows(
+    source: abi.TensorSource, first: int, count: int, row_bytes: int, head: str | None = None
+) -> npt.NDArray[np.uint8]:
+    """The same of a description in C's form, where asked as an output head would be read."""
     out = np.empty((count, row_bytes), np.uint8)
     message = ctypes.create_string_buffer(1024)
     library = ctypes.CDLL(str(ensure_built().library))
     status = library.assay_op_rows(
         ctypes.byref(source),
+        None if head is None else head.encode(),
         ctypes.c_int32(first),
         ctypes.c_int32(count),
         ctypes.c_void_p(out.ctypes.data),

@@ -171,6 +171,7 @@ def test_the_identity_is_by_digest_and_gives_the_fingerprint(server: Command, cl
     assert len(identity["engine"]["library_sha256"]) == 64
     assert identity["settings"]["context"] == 8192
     assert identity["settings"]["kv_dtype"] in ("f16", "f32")
+    assert identity["settings"]["head"] == "stored"
     given = client.completions.create(model="smollm2-135m", prompt="a", max_tokens=1)
     assert given.system_fingerprint == identity["system_fingerprint"] == fingerprint(identity)
     other = {**identity, "settings": {**identity["settings"], "threads": 99, "slots": 99}}
