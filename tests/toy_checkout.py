@@ -252,8 +252,12 @@ class Toy:
 
     def cold(self, *words: str | Path, **variables: str) -> Done:
         """Run the command as a shell would: a new interpreter, which imports everything."""
+        return self.program(*self.words(*words), **variables)
+
+    def program(self, *command: str | Path, **variables: str) -> Done:
+        """Run a program in the checkout, with what its commands run with."""
         done = subprocess.run(
-            self.words(*words),
+            command,
             cwd=self.root,
             env=self.environment(**variables),
             stdin=subprocess.DEVNULL,

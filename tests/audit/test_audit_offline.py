@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from test_audit_files import audited, evidence
 from assay.signing.key import load_public_key
 from assay.signing.vsa import PREDICATE_TYPE, open_summary
 from signed import key_in
-from toy_checkout import WAIT_S, Done, Toy
+from toy_checkout import Done, Toy
 
 HOOKED = """\
 import sys
@@ -88,26 +87,12 @@ def suite(toy: Toy, key: Keys, tmp_path_factory: pytest.TempPathFactory) -> Path
 def apart(toy: Toy, *words: str | Path) -> Done:
     """A command in a network of its own, which has no interface that is up."""
     unshare = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
-    return ended(toy, [*unshare, *toy.words(*words)])
+    return toy.program(*unshare, *toy.words(*words))
 
 
 def hooked(toy: Toy, *words: str | Path) -> Done:
     """A command that ends at once, with 99, when it touches a socket."""
-    return ended(toy, [sys.executable, "-c", HOOKED, *map(str, words)])
-
-
-def ended(toy: Toy, words: list[str]) -> Done:
-    done = subprocess.run(
-        words,
-        cwd=toy.root,
-        env=toy.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return toy.program(sys.executable, "-c", HOOKED, *words)
 
 
 @pytest.mark.slow
@@ -137,7 +122,7 @@ def test_the_hook_that_watches_for_sockets_sees_one(toy: Toy) -> None:
     with_socket = HOOKED.replace(
         "from assay.cli import main", 'import socket; socket.getaddrinfo("localhost", 1); main = len'
     )
-    done = ended(toy, [sys.executable, "-c", with_socket, "audit"])
+    done = toy.program(sys.executable, "-c", with_socket, "audit")
     assert (done.code, "SOCKET socket.getaddrinfo" in done.err) == (99, True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,14 +232,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_comparison_makes_no_socket(many: Toy, good: Path, bad: Path) -> None:
     def code(*words: str | Path) -> int:
-        return subprocess.run(
-            [sys.executable, "-c", NO_SOCKET, *(str(word) for word in words)],
-            cwd=many.root,
-            env=many.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        ).returncode
+        return many.program(sys.executable, "-c", NO_SOCKET, *words).code
 
     assert code("control") == 99
     assert code("compare", good, bad, "--flips", "3", "--json") == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,7 +15,7 @@ import pytest
 from suites import NOBODY, Counting, asking, findings, quiet, write
 
 from signed import STATEMENT, key_in
-from toy_checkout import WAIT_S, Done, Toy, processes, until
+from toy_checkout import Done, Toy, processes, until
 
 pytestmark = pytest.mark.slow
 
@@ -134,17 +133,7 @@ class Written:
 
     def command(self, where: int | str, *words: str | Path) -> Done:
         """A command that kills itself there."""
-        done = subprocess.run(
-            [sys.executable, KILL_AT, str(where), *words],
-            cwd=self.toy.root,
-            env=self.toy.environment(**self.key),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return self.toy.program(sys.executable, KILL_AT, str(where), *words, **self.key)
 
     def killed_at(self, where: int | str, again: int = 0) -> None:
         """Kill a run there, and its resume at its `again`th write: the last is as if nothing had been."""

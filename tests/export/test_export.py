@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -389,16 +388,8 @@ sys.exit(main(sys.argv[1:]))
 def test_neither_command_opens_a_socket(toy: Toy, told: Path, tmp_path: Path) -> None:
     output = tmp_path / "quiet.zip"
     for words in (("export", told, "--output", output), ("import", output, "--into", tmp_path / "in")):
-        done = subprocess.run(
-            [sys.executable, "-c", WITHOUT_SOCKETS, *map(str, words)],
-            env=toy.environment(),
-            cwd=toy.root,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = toy.program(sys.executable, "-c", WITHOUT_SOCKETS, *words)
+        assert done.code == 0, done.err
     assert (tmp_path / "in" / told.name / "export.json").is_file()
 
 
