@@ -303,6 +303,8 @@ def _check_ready_file(path: Path) -> None:
         raise StartError(what, "its directory does not exist", f"mkdir -p '{path.parent}'")
     if path.is_dir():
         raise StartError(what, "it is a directory", f"--ready-file '{path / 'ready.json'}'")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StartError(what, "nothing may be written into its directory", f"ls -ld '{path.parent}'")
 
 
 def _write_atomic(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from server.build import EngineArgumentError, EngineError, EngineMemoryError
 
-_VERSION = 4
+_VERSION = 5
 _BAD_ARGUMENT = 3
 _NO_MEMORY = 4
 _MESSAGE_BYTES = 1024
@@ -23,6 +23,8 @@ _MESSAGE_BYTES = 1024
 Handle = ctypes.c_void_p
 # Called with (context, bytes done, bytes in all) while weights are loaded.
 Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+# Called with (context, address of a Metadata), which is good until it returns.
+Visit = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def int32(what: str, value: int) -> int:
@@ -146,6 +148,16 @@ class StepCost(ctypes.Structure):
     )
 
 
+class Inspection(ctypes.Structure):
+    """assay_inspection: what a header says of the engine that it would be."""
+
+    _fields_ = (
+        ("abi_version", ctypes.c_int32),
+        ("context", ctypes.c_int32),
+        ("vocabulary", ctypes.c_int32),
+    )
+
+
 class Info(ctypes.Structure):
     """assay_info: what was loaded."""
 
@@ -193,6 +205,7 @@ class Library:
             raise EngineError(f"the compiled engine {path} cannot be loaded: {error}") from error
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self._declare("assay_open", ctypes.c_int32, pointer, pointer, pointer, size)
+        self._declare("assay_inspect", ctypes.c_int32, pointer, pointer, Visit, pointer, pointer, size)
         self._declare("assay_plan", ctypes.c_int32, pointer, pointer, pointer, size, pointer, size)
         self._declare("assay_close", None, pointer)
         self._declare("assay_describe", ctypes.c_int32, pointer, pointer)
@@ -222,6 +235,22 @@ class Library:
         status = self._c.assay_open(ctypes.byref(options), ctypes.byref(handle), message, len(message))
         _raise_unless_ok(status, message.value)
 
+    def inspect(self, options: Options) -> tuple[Inspection, list[tuple[bytes, Metadata, bytes]]]:
+        """Returns what a model's header says, and its metadata as :meth:`metadata` yields it."""
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        found, entries = Inspection(), list[tuple[bytes, Metadata, bytes]]()
+
+        def visit(_: int | None, address: int) -> None:
+            entries.append(_copied(Metadata.from_buffer_copy(Metadata.from_address(address))))
+
+        called = Visit(visit)
+        status = self._c.assay_inspect(
+            ctypes.byref(options), ctypes.byref(found), called, None, message, len(message)
+        )
+        _raise_unless_ok(status, message.value)
+        _require_version(found.abi_version)
+        return found, entries
+
     def plan(self, options: Options, memory: Memory, steps: "ctypes.Array[StepCost]") -> None:
         """Counts what a device needs for a model, and what each of the steps costs it."""
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
@@ -238,8 +267,7 @@ class Library:
         """Returns what a handle holds."""
         info = Info()
         _raise_unless_ok(self._c.assay_describe(handle, ctypes.byref(info)), b"no description")
-        if info.abi_version != _VERSION:
-            raise EngineError(f"the compiled engine has ABI {info.abi_version}, this Python part {_VERSION}")
+        _require_version(info.abi_version)
         return info
 
     def metadata(self, handle: Handle) -> Iterator[tuple[bytes, Metadata, bytes]]:
@@ -248,8 +276,7 @@ class Library:
             entry = Metadata()
             status = self._c.assay_metadata_entry(handle, index, ctypes.byref(entry))
             _raise_unless_ok(status, b"no such metadata entry")
-            key = ctypes.string_at(entry.key, entry.key_size)
-            yield key, entry, ctypes.string_at(entry.bytes, entry.byte_size)
+            yield _copied(entry)
 
     def step(
         self,
@@ -318,6 +345,17 @@ def load(path: Path) -> Library:
     if path not in _loaded:
         _loaded[path] = Library(path)
     return _loaded[path]
+
+
+def _copied(entry: Metadata) -> tuple[bytes, Metadata, bytes]:
+    """Returns an entry with its key and its bytes in Python's own memory."""
+    key = ctypes.string_at(entry.key, entry.key_size)
+    return key, entry, ctypes.string_at(entry.bytes, entry.byte_size)
+
+
+def _require_version(found: int) -> None:
+    if found != _VERSION:
+        raise EngineError(f"the compiled engine has ABI {found}, this Python part {_VERSION}")
 
 
 def _raise_unless_ok(status: int, message: bytes) -> None:

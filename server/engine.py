@@ -9,8 +9,6 @@ the C ABI of ``engine/assay_engine.h`` with ctypes; nothing of it leaks out of
 this module.
 """
 
-import os
-import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from server import abi
-from server.build import EngineArgumentError, EngineBuild, EngineError, EngineMemoryError, ensure_built
-from server.build_cuda import ensure_built_cuda, ensure_built_emulated
+from server.build import EngineArgumentError, EngineBuild, EngineError, EngineMemoryError
 from server.checkpoint import Checkpoint, read
 from server.description import Description
+from server.inspection import EngineOptions, built
+from server.metadata import decoded
 
 __all__ = [
     "Chunk",
@@ -38,25 +37,7 @@ __all__ = [
     "built",
 ]
 
-# What computes, and how its library is made; the emulated one is for tests.
-_DEVICES: dict[str, Callable[[], EngineBuild]] = {
-    "cpu": ensure_built,
-    "cuda": ensure_built_cuda,
-    "cuda-emulated": ensure_built_emulated,
-}
 _LOGITS = {"none": 0, "last": 1, "all": 2}
-_STRING = 8
-_ARRAY = 9
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-
-
-def built(device: str) -> EngineBuild:
-    """Returns a device's library, compiling it when there is none.
-
-    Raises:
-        EngineError: it cannot be compiled here; says why.
-    """
-    return _DEVICES[device]()
 
 
 @dataclass(frozen=True)
@@ -127,19 +108,12 @@ class Engine:
         self.device = device
         self.build: EngineBuild = built(device)
         self._library = abi.load(self.build.library)
-        options = abi.Options(
-            path=os.fsencode(model.folder if isinstance(model, Checkpoint) else model),
-            isa=None if isa is None else isa.encode(),
-            kv=kv.encode(),
-            head=head.encode(),
-            threads=abi.int32("threads", len(os.sched_getaffinity(0)) if threads is None else threads),
-            slots=abi.int32("slots", slots),
-            context=abi.int32("context", 0 if context is None else context),
-            kept_slots=abi.int32("kept slots", kept_slots),
-            kept_positions=abi.int64("kept positions", kept_positions),
-            memory_bytes=abi.int64("device memory", memory_bytes),
-            progress=abi.Progress() if progress is None else abi.Progress(_reporting(progress)),
+        wanted = EngineOptions(
+            threads, slots, context, isa, kv, head, device, kept_slots, kept_positions, memory_bytes
         )
+        options = wanted.native(model)
+        if progress is not None:
+            options.progress = abi.Progress(_reporting(progress))
         description = Description(model) if isinstance(model, Checkpoint) else None
         if description is not None:
             description.fill(options)
@@ -158,7 +132,9 @@ class Engine:
             self._rewind: int = info.rewind
             self.weight_bytes: int = info.weight_bytes
             self.kv_bytes_per_position: int = info.kv_bytes_per_position
-            self.metadata: Mapping[str, object] = MappingProxyType(self._read_metadata())
+            self.metadata: Mapping[str, object] = MappingProxyType(
+                decoded(self._library.metadata(self._handle))
+            )
         except BaseException:
             self.close()
             raise
@@ -242,12 +218,6 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read_metadata(self) -> dict[str, object]:
-        return {
-            _text(key, "a metadata key"): _decode(_text(key, "a metadata key"), entry, data)
-            for key, entry, data in self._library.metadata(self._handle)
-        }
-
 
 def _reporting(progress: Callable[[int, int], None]) -> Callable[[int | None, int, int], None]:
     """Returns what the C side calls."""
@@ -281,28 +251,3 @@ def _native(chunk: Chunk, target: abi.Chunk) -> npt.NDArray[np.int32]:
     target.position = abi.int32("a chunk's position", chunk.position)
     target.logits = _LOGITS[chunk.logits]
     return tokens
-
-
-def _decode(key: str, entry: abi.Metadata, data: bytes) -> object:
-    """Returns the Python value of one metadata entry; the library has checked that it is whole."""
-    if entry.item_type == _STRING:
-        texts = _strings(key, data, entry.count)
-        return texts if entry.type == _ARRAY else texts[0]
-    values = struct.unpack(f"<{entry.count}{_NUMBERS[entry.item_type]}", data)
-    return list(values) if entry.type == _ARRAY else values[0]
-
-
-def _strings(key: str, data: bytes, count: int) -> list[str]:
-    texts, at = [], 0
-    for _ in range(count):
-        (length,) = struct.unpack_from("<Q", data, at)
-        at += 8 + length
-        texts.append(_text(data[at - length : at], key))
-    return texts
-
-
-def _text(data: bytes, where: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise EngineError(f"the model's {where} holds text that is not UTF-8: {error}") from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from server.engine import Engine, EngineError
 from server.errors import MISSING_DEPENDENCY, StartError
+from server.inspection import EngineOptions, inspect
 from server.origin import Origin, check_model, find_origin
 from server.plan import Holding, Memory, plan
 from server.speculation import MOST_GUESSES, Guesser, ModelGuesser, NgramGuesser
@@ -43,6 +44,12 @@ class Draft:
     def context(self, model: int) -> int:
         """Return the positions of its slots beside a model of so many: as many, where it can."""
         return min(model, self.model_context)
+
+    def engine(self, model: EngineOptions, slots: int, context: int) -> EngineOptions:
+        """Return how it is opened beside a model of so many answers at once and positions."""
+        return EngineOptions(
+            threads=model.threads, slots=slots, context=self.context(context), device=model.device
+        )
 
     def memory(self, slots: int, model: int) -> Memory:
         """Return what a device needs for it beside a model of so many answers at once and positions.
@@ -96,24 +103,48 @@ class Opened:
             self.engine.close()
 
 
+def check_draft(
+    draft: Draft, options: EngineOptions, metadata: Mapping[str, object], vocabulary: int
+) -> None:
+    """Hold a small model's header against the model's, before the weights of either are read.
+
+    Args:
+        draft: the small model.
+        options: how it will be opened.
+        metadata: the model's, its tokenizer's included.
+        vocabulary: the model's ids.
+
+    Raises:
+        StartError: the small model cannot be opened, has no tokenizer, or another vocabulary.
+    """
+    origin = draft.origin
+    try:
+        origin.check_files()
+        found = inspect(origin.model, options)
+    except EngineError as error:
+        raise _unusable(origin.path, str(error)) from error
+    tokens = origin.metadata(found.metadata, found.vocabulary).get(TOKENS)
+    if tokens is None:
+        raise _unusable(origin.path, f"it has no tokenizer: its metadata has no list `{TOKENS}`")
+    if tokens != metadata.get(TOKENS) or found.vocabulary != vocabulary:
+        why = "its vocabulary is not the model's, token by token"
+        raise _unusable(origin.path, why, ", or a small model of the same family")
+
+
 def open_guesser(
-    asked: Speculation | None,
-    draft: Draft | None,
-    model: Engine,
-    metadata: Mapping[str, object],
-    slots: int,
+    asked: Speculation | None, draft: Draft | None, model: Engine, options: EngineOptions, slots: int
 ) -> Opened:
     """Return the guesser that is asked for.
 
     Args:
         asked: None for plain decoding.
-        draft: the small model, where one is asked for.
+        draft: the small model, where one is asked for; :func:`check_draft` has nothing against it.
         model: whose answers are guessed.
-        metadata: the model's, its tokenizer's included.
+        options: how that was opened.
         slots: answers at once.
 
     Raises:
-        StartError: the small model cannot be loaded, or has another vocabulary.
+        StartError: the small model cannot be loaded or hashed.
     """
     if asked is None:
         return Opened()
@@ -121,21 +152,16 @@ def open_guesser(
         return Opened(NgramGuesser(), described={"kind": NGRAM, "draft_tokens": asked.most})
     origin = draft.origin
     try:
-        engine = Engine(
-            origin.model,
-            threads=model.threads,
-            slots=slots,
-            context=draft.context(model.context),
-            device=model.device,
-        )
+        engine = Engine(origin.model, **asdict(draft.engine(options, slots, model.context)))
     except EngineError as error:
         raise _unusable(origin.path, str(error)) from error
     try:
-        tokens = origin.metadata(engine.metadata, engine.vocabulary).get(TOKENS)
-        if tokens != metadata.get(TOKENS) or engine.vocabulary != model.vocabulary:
-            why = "its vocabulary is not the model's, token by token"
-            raise _unusable(origin.path, why, ", or a small model of the same family")
+        if engine.vocabulary != model.vocabulary:
+            raise _unusable(origin.path, "it changed while it was being loaded")
         described = {"kind": "model", "draft_tokens": asked.most, "file_sha256": origin.sha256()}
+    except OSError as error:
+        engine.close()
+        raise _unusable(origin.path, f"its files cannot be hashed: {error}") from error
     except BaseException:
         engine.close()
         raise

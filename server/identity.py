@@ -135,6 +135,7 @@ def describe(
     model_sha256: str,
     size_bytes: int,
     metadata: Mapping[str, object],
+    tokenizer: str,
     template: str,
     engine: EngineFacts,
     prefill_chunk: int,
@@ -148,6 +149,7 @@ def describe(
         model_sha256: of the model file, or over the files of a directory (:func:`files_sha256`).
         size_bytes: of all that was hashed.
         metadata: as GGUF names it.
+        tokenizer: :func:`tokenizer_sha256` of it.
         template: the chat template's text; "" when there is none.
         engine: what the engine says of itself.
         prefill_chunk: rows of a prompt that are computed together.
@@ -166,7 +168,7 @@ def describe(
             "architecture": metadata.get("general.architecture"),
             "quantisation": quantisation,
         },
-        "tokenizer": {"sha256": tokenizer_sha256(metadata)},
+        "tokenizer": {"sha256": tokenizer},
         "chat_template": {"sha256": hashlib.sha256(template.encode()).hexdigest()},
         "engine": {
             "version": engine.version,

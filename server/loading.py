@@ -1,4 +1,8 @@
-"""From a model's files to something that can answer: engine, tokenizer, template, identity, scheduler."""
+"""From a model's files to something that can answer: engine, tokenizer, template, identity, scheduler.
+
+Contract: what the files' headers, the tokenizer, the chat template and the options alone can make impossible
+is told by :func:`prepare`, before any weights are read or hashed: loading a large model takes minutes.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,25 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from server import identity
 from server.checkpoint import Checkpoint
-from server.dialect import Dialect
-from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError, built
+from server.engine import Engine, EngineArgumentError, EngineError, EngineMemoryError
 from server.errors import MISSING_DEPENDENCY, StartError
 from server.gpu_speed import Measure
-from server.grammar import GrammarCompiler
-from server.guesser import Draft, Opened, Speculation, find_draft, open_guesser
+from server.guesser import Draft, Opened, Speculation, check_draft, find_draft, open_guesser
+from server.inspection import EngineOptions, built, inspect
+from server.language import Language
 from server.metrics import Metrics
 from server.origin import Origin, find_origin
 from server.plan import Holding, gib, plan, with_kept
 from server.scheduler import Limits, Scheduler, Stepper
 from server.service import Served
 from server.speculation import Guesser
-from server.template import ChatTemplate
-from server.tokenizer import Tokenizer
-from server.vocabulary import shown
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +185,49 @@ def _digested(digest: Future[str], path: Path) -> str:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model of which nothing stands against loading it, as far as can be told without its weights."""
+
+    origin: Origin
+    engine: EngineOptions
+    header: Mapping[str, object]  # the metadata that the engine's library reads
+    metadata: Mapping[str, object]  # with a directory's tokenizer
+    language: Language
+    draft: Draft | None
+
+
+def prepare(options: ModelOptions) -> Prepared:
+    """Check everything that can be known before weights are read, of the model and of the one that guesses.
+
+    Raises:
+        StartError: the model cannot be served as asked.
+    """
+    draft = find_draft(options.speculation)
+    with _served(options.path):
+        origin = find_origin(options.path)
+        origin.check_files()
+        kept = _kept_slots(options, origin.model, draft)
+        engine = EngineOptions(
+            threads=options.threads,
+            slots=options.slots + kept,
+            context=options.context,
+            isa=options.isa,
+            kv=options.kv,
+            head=options.head,
+            device=options.device,
+            kept_slots=kept,
+            kept_positions=options.kept_tokens if kept else 0,
+            memory_bytes=options.memory_bytes,
+        )
+        found = inspect(origin.model, engine)
+    metadata = origin.metadata(found.metadata, found.vocabulary)
+    language = Language.read(metadata, found.vocabulary)
+    if draft is not None:
+        check_draft(draft, draft.engine(engine, options.slots, found.context), metadata, found.vocabulary)
+    return Prepared(origin, engine, found.metadata, metadata, language, draft)
+
+
 def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     """Load the model, hashing its files meanwhile, and start its scheduler.
 
@@ -191,35 +235,19 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
         StartError: the engine, the tokenizer or the template cannot be had from this model.
     """
     begin = time.perf_counter()
-    draft = find_draft(options.speculation)
-    with _served(options.path):
-        origin = find_origin(options.path)
+    prepared = prepare(options)
+    origin, language, wanted = prepared.origin, prepared.language, prepared.engine
     with _hashed(origin) as digest:
         with _served(options.path):
-            kept = _kept_slots(options, origin.model, draft)
-            kept_tokens = options.kept_tokens if kept else 0
-            engine = Engine(
-                origin.model,
-                threads=options.threads,
-                slots=options.slots + kept,
-                context=options.context,
-                isa=options.isa,
-                kv=options.kv,
-                head=options.head,
-                device=options.device,
-                kept_slots=kept,
-                kept_positions=kept_tokens,
-                memory_bytes=options.memory_bytes,
-                progress=_Progress(),
-            )
+            engine = Engine(origin.model, progress=_Progress(), **asdict(wanted))
         try:
-            metadata = origin.metadata(engine.metadata, engine.vocabulary)
-            guesser = open_guesser(options.speculation, draft, engine, metadata, options.slots)
+            _check_unchanged(prepared, engine)
+            guesser = open_guesser(options.speculation, prepared.draft, engine, wanted, options.slots)
         except BaseException:
             engine.close()
             raise
         guesses = options.speculation.most if options.speculation is not None else 0
-        limits = Limits(kept_slots=kept, kept_tokens=kept_tokens, guesses=guesses)
+        limits = Limits(kept_slots=wanted.kept_slots, kept_tokens=wanted.kept_positions, guesses=guesses)
         build = engine.build
         facts = identity.EngineFacts(
             version=version("assay"),
@@ -236,19 +264,19 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
             context=engine.context,
         )
         try:
-            template = metadata.get("tokenizer.chat_template")
             described = identity.describe(
                 name=options.name,
                 model_sha256=_digested(digest, options.path),
                 size_bytes=origin.size_bytes(),
-                metadata=metadata,
-                template=template if isinstance(template, str) else "",
+                metadata=prepared.metadata,
+                tokenizer=language.tokenizer_sha256,
+                template=language.template.source if language.template else "",
                 engine=facts,
                 prefill_chunk=limits.prefill_alone,
                 quantisation=origin.quantisation,
                 speculation=guesser.described,
             )
-            served = assemble(options.name, engine, metadata, described, metrics, limits, guesser.guesser)
+            served = assemble(options.name, engine, language, described, metrics, limits, guesser.guesser)
         except BaseException:
             guesser.close()
             engine.close()
@@ -259,33 +287,37 @@ def load(options: ModelOptions, metrics: Metrics) -> Loaded:
     return Loaded(served, engine, guesser)
 
 
+def _check_unchanged(prepared: Prepared, engine: Engine) -> None:
+    """Raise StartError when the engine holds another model than the one that was looked at."""
+    # As texts: what is no number is unlike itself.
+    same = repr(dict(engine.metadata)) == repr(dict(prepared.header))
+    if engine.vocabulary != prepared.language.tokenizer.size or not same:
+        raise StartError(
+            f"{prepared.origin.path} changed while it was being loaded",
+            "its metadata is not what it was when it was looked at first",
+            "the same command again",
+            MISSING_DEPENDENCY,
+        )
+
+
 def assemble(
     name: str,
     engine: Stepper,
-    metadata: Mapping[str, object],
+    language: Language,
     described: Mapping[str, object],
     metrics: Metrics,
     limits: Limits,
     guesser: Guesser | None = None,
 ) -> Served:
-    """Put tokenizer, template and scheduler around `engine` and start the scheduler."""
-    tokenizer = Tokenizer(metadata)
-    if tokenizer.size != engine.vocabulary:
-        raise StartError(
-            "the model file contradicts itself",
-            f"its tokenizer has {tokenizer.size} tokens, its output {engine.vocabulary}",
-            "assay model fetch NAME",
-            MISSING_DEPENDENCY,
-        )
-    scheduler = Scheduler(engine, tokenizer, metrics, limits, guesser)
-    template = _template(metadata, tokenizer)
+    """Put a scheduler between `engine` and its language, and start it."""
+    scheduler = Scheduler(engine, language.tokenizer, metrics, limits, guesser)
     served = Served(
         name=name,
         created=int(time.time()),
-        tokenizer=tokenizer,
-        template=template,
-        dialect=Dialect.read(template.source, tokenizer) if template else Dialect(),
-        grammars=GrammarCompiler(tokenizer),
+        tokenizer=language.tokenizer,
+        template=language.template,
+        dialect=language.dialect,
+        grammars=language.grammars,
         scheduler=scheduler,
         context=engine.context,
         vocabulary=engine.vocabulary,
@@ -294,22 +326,3 @@ def assemble(
     )
     scheduler.start()
     return served
-
-
-def _template(metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate | None:
-    source = metadata.get("tokenizer.chat_template")
-    if source is None:
-        return None
-    if not isinstance(source, str):
-        raise StartError(
-            "the model's chat template cannot be read",
-            f"`tokenizer.chat_template` is {shown(source)}, which is no text",
-            "use a model file with a valid tokenizer.chat_template",
-            MISSING_DEPENDENCY,
-        )
-    variables = {}
-    for variable, key in (("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")):
-        token = metadata.get(f"tokenizer.ggml.{key}")
-        if isinstance(token, int) and 0 <= token < tokenizer.size:
-            variables[variable] = tokenizer.decode([token], control=True)
-    return ChatTemplate(source, tokenizer.control_names, variables)

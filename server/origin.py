@@ -61,8 +61,25 @@ class Origin:
         """Return how many bytes the digest is over."""
         return sum(path.stat().st_size for path in self.files)
 
+    def check_files(self) -> None:
+        """Open every file, and read none: one that cannot be hashed is known before the rest is read.
+
+        Raises:
+            CheckpointError: one of a directory's is no regular file.
+            StartError: one of them cannot be opened.
+        """
+        for path in self.files:
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                why = error.strerror or type(error).__name__
+                command = f"ls -lL '{path}'"
+                raise StartError(
+                    f"the file {path} cannot be read", why, command, MISSING_DEPENDENCY
+                ) from error
+
     def metadata(self, loaded: Mapping[str, object], vocabulary: int) -> Mapping[str, object]:
-        """Return the engine's metadata, with a directory's tokenizer of so many ids.
+        """Return metadata as the engine's library reads it, with a directory's tokenizer of so many ids.
 
         Raises:
             StartError: the directory has no tokenizer that is served.

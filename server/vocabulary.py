@@ -6,14 +6,17 @@ token or an end token past the last id would be a crash of a library, or silentl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from server.errors import MISSING_DEPENDENCY, StartError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 MOST_SHOWN = 80  # characters of a name in a message
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: JSON may hold it, UTF-8 may not
 
 
 def unsupported(why: str) -> StartError:
@@ -24,6 +27,11 @@ def unsupported(why: str) -> StartError:
         "use a model with a GPT-2 BPE tokenizer and a pre-tokenizer of the Qwen or SmolLM families",
         MISSING_DEPENDENCY,
     )
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value from the file is text that UTF-8 can hold."""
+    return isinstance(value, str) and _HALF.search(value) is None
 
 
 def shown(value: object) -> str:
@@ -80,7 +88,7 @@ def _list(metadata: Mapping[str, object], name: str) -> Sequence[object]:
 
 def _texts(metadata: Mapping[str, object], name: str) -> Iterator[str]:
     for item in _list(metadata, name):
-        if not isinstance(item, str):
+        if not is_text(item):
             raise unsupported(f"`tokenizer.ggml.{name}` holds {shown(item)}, which is no text")
         yield item
 

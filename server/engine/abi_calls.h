@@ -1,4 +1,5 @@
-// The calls of assay_engine.h on top of assay::Engine and assay::detect_isa, whichever device those are of.
+// The calls of assay_engine.h on top of assay::Opening, assay::Engine and assay::detect_isa, whichever device those
+// are of.
 //
 // It defines them: exactly one file of a library includes it, behind its engine's header.
 #pragma once
@@ -9,6 +10,36 @@
 struct assay_engine {
   assay::Engine engine;
 };
+
+namespace assay {
+
+inline assay_metadata native(const Metadata& entry) {
+  return {entry.key.data(),
+          entry.key.size(),
+          entry.bytes,
+          entry.byte_size,
+          entry.count,
+          static_cast<uint32_t>(entry.type),
+          static_cast<uint32_t>(entry.item_type)};
+}
+
+}  // namespace assay
+
+int32_t assay_inspect(const assay_options* options, assay_inspection* found, assay_visit visit, void* context,
+                      char* error, size_t error_size) {
+  return assay::guarded(error, error_size, [&] {
+    if (options == nullptr || found == nullptr) assay::bad_argument("no options, or no place for what is found");
+    const assay::Opening opening(*options);
+    found->abi_version = ASSAY_ABI_VERSION;
+    found->context = opening.context;
+    found->vocabulary = opening.config.vocabulary;
+    if (visit == nullptr) return;
+    for (const assay::Metadata& each : opening.file.entries()) {
+      const assay_metadata entry = assay::native(each);
+      visit(context, &entry);
+    }
+  });
+}
 
 int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size) {
   return assay::guarded(error, error_size, [&] {
@@ -31,14 +62,7 @@ uint64_t assay_metadata_count(const assay_engine* engine) {
 
 int32_t assay_metadata_entry(const assay_engine* engine, uint64_t index, assay_metadata* entry) {
   if (engine == nullptr || entry == nullptr || index >= engine->engine.metadata().size()) return ASSAY_BAD_ARGUMENT;
-  const assay::Metadata& found = engine->engine.metadata()[index];
-  entry->key = found.key.data();
-  entry->key_size = found.key.size();
-  entry->bytes = found.bytes;
-  entry->byte_size = found.byte_size;
-  entry->count = found.count;
-  entry->type = static_cast<uint32_t>(found.type);
-  entry->item_type = static_cast<uint32_t>(found.item_type);
+  *entry = assay::native(engine->engine.metadata()[index]);
   return ASSAY_OK;
 }
 

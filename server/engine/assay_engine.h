@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ASSAY_ABI_VERSION 4
+#define ASSAY_ABI_VERSION 5
 #define ASSAY_EXPORT __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -106,6 +106,16 @@ typedef struct assay_options {
   void* progress_context;
 } assay_options;
 
+/* What the header of a model says of the engine that it would be. */
+typedef struct assay_inspection {
+  int32_t abi_version;
+  int32_t context; /* positions a slot would hold */
+  int32_t vocabulary;
+} assay_inspection;
+
+/* Called from assay_inspect with each metadata entry; the entry is good until it returns. */
+typedef void (*assay_visit)(void* context, const assay_metadata* entry);
+
 typedef struct assay_info {
   int32_t abi_version;
   int32_t threads;
@@ -177,6 +187,11 @@ typedef struct assay_step_cost {
  * device is needed. */
 ASSAY_EXPORT int32_t assay_plan(const assay_options* options, assay_memory* memory, assay_step_cost* steps,
                                 size_t step_count, char* error, size_t error_size);
+
+/* Refuses what assay_open would refuse with these options before it reads any weights, and reads none; `visit`, which
+ * may be NULL, sees the metadata. What assay_open may find beyond it is that memory is short, or a file that changed. */
+ASSAY_EXPORT int32_t assay_inspect(const assay_options* options, assay_inspection* found, assay_visit visit,
+                                   void* context, char* error, size_t error_size);
 
 ASSAY_EXPORT int32_t assay_open(const assay_options* options, assay_engine** engine, char* error, size_t error_size);
 ASSAY_EXPORT void assay_close(assay_engine* engine); /* NULL is allowed */

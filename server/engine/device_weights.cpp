@@ -106,18 +106,19 @@ class DeviceWeights::Finder {
   std::set<std::string> used_;
 };
 
+void require_columns(const Config& config) {
+  const int widest = std::max({config.width, config.ffn, config.q_width(), config.delta.value_width()});
+  if (widest > kMostColumns) unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
+}
+
 DeviceWeights::DeviceWeights(const ModelFile& file, const Config& config) {
   if (static_cast<size_t>(config.layers) > file.tensors().size()) {
     bad_file("the metadata claims " + std::to_string(config.layers) + " layers, more than the file has tensors");
-  }
-  if (config.width > kMostColumns || config.ffn > kMostColumns || config.q_width() > kMostColumns) {
-    unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
   }
   Finder find(file, *this);
   const DeltaShape& delta = config.delta;
   const bool qwen35 = config.architecture == Architecture::qwen35;
   const VectorKind norm = VectorKind::norm;
-  if (delta.value_width() > kMostColumns) unsupported("rows of more than " + std::to_string(kMostColumns) + " values");
   for (int index = 0; index < config.layers; ++index) {
     const std::string block = "blk." + std::to_string(index) + ".";
     LayerTensors layer;

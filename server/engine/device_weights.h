@@ -66,6 +66,9 @@ struct LayerTensors {
   VectorPlan value_norm;  // [value_dim]
 };
 
+// Error when a row is longer than a device has room for the scales of.
+void require_columns(const Config& config);
+
 class DeviceWeights {
  public:
   // Error naming the tensor when one is missing, has another shape, or is one that this architecture does

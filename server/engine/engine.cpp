@@ -1,23 +1,25 @@
 #include "engine.h"
 
 #include "error.h"
-#include "isa.h"
 #include "rewind.h"
 
 namespace assay {
 
-Engine::Engine(const assay_options& options)
-    : ops_(&select_ops(options.isa)), slots_(bounded("slots", options.slots, kMostSlots)) {
-  team_ = std::make_unique<Team>(bounded("threads", options.threads, kMostThreads));
-  const ModelFile file(options);  // gone after loading: the packed weights are the only copy
-  config_ = read_config(file);
-  head_ = file.head();
-  context_ = choose_context(options.context, config_.context);
-  weights_ = std::make_unique<Weights>(file, config_, *team_);
-  cache_ = std::make_unique<Cache>(config_, choose_kv(options.kv, config_.head_dim), slots_, context_);
+// The file is gone after loading: the packed weights are the only copy.
+Engine::Engine(const assay_options& options) : Engine(Opening(options)) {}
+
+Engine::Engine(const Opening& opening)
+    : ops_(opening.ops),
+      config_(opening.config),
+      slots_(opening.slots),
+      context_(opening.context),
+      head_(opening.file.head()) {
+  team_ = std::make_unique<Team>(opening.threads);
+  weights_ = std::make_unique<Weights>(opening.file, config_, *team_);
+  cache_ = std::make_unique<Cache>(config_, opening.kv, slots_, context_);
   delta_cache_ = std::make_unique<DeltaCache>(config_, slots_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *delta_cache_, *ops_, *team_, slots_, context_);
-  metadata_ = std::make_unique<KeptMetadata>(file);
+  metadata_ = std::make_unique<KeptMetadata>(opening.file);
 }
 
 void Engine::describe(assay_info& info) const {

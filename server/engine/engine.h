@@ -10,7 +10,7 @@
 #include "config.h"
 #include "delta_cache.h"
 #include "forward.h"
-#include "model_file.h"
+#include "opening.h"
 #include "request.h"
 #include "team.h"
 #include "weights.h"
@@ -29,6 +29,8 @@ class Engine {
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
+  explicit Engine(const Opening& opening);
+
   Limits limits() const { return {slots_, context_, config_.vocabulary}; }
   Held held(int slot) const { return {cache_->length(slot), delta_cache_->least(slot)}; }
 

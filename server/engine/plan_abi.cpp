@@ -56,6 +56,7 @@ int32_t assay_plan(const assay_options* options, assay_memory* memory, assay_ste
     }
     const assay::ModelFile file(*options);
     const assay::Config config = assay::read_config(file);
+    assay::require_columns(config);
     const assay::Holding holding = assay::choose_holding(*options, config);
     const assay::DeviceWeights weights(file, config);
     assay::describe(weights, config, holding, options->memory_bytes, *memory);

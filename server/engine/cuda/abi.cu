@@ -5,6 +5,7 @@
 namespace assay {
 
 using Engine = cuda::Engine;
+using Opening = cuda::Opening;
 
 inline const char* detect_isa() {
   try {

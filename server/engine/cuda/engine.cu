@@ -14,23 +14,35 @@ uint64_t free_bytes() {
 
 }  // namespace
 
-Engine::Engine(const assay_options& options)
-    : isa_(use_device(options.isa)),
-      threads_(bounded("threads", options.threads, kMostThreads)),
-      slots_(bounded("slots", options.slots, kMostSlots)) {
-  const ModelFile file(options);  // gone after loading: the device holds the only copy
-  config_ = read_config(file);
-  head_ = file.head();
-  context_ = choose_context(options.context, config_.context);
-  const Holding holding = choose_holding(options, config_);
-  const DeviceWeights planned(file, config_);
-  require_fit(memory_plan(planned, config_, holding), free_bytes(), options.memory_bytes);
-  weights_ = std::make_unique<Weights>(planned, config_, stream_, Progress(options));
-  cache_ = std::make_unique<Cache>(CacheSizes(config_, holding), slots_, stream_);
+Opening::Opening(const assay_options& options)
+    : isa(use_device(options.isa)),
+      threads(bounded("threads", options.threads, kMostThreads)),
+      slots(bounded("slots", options.slots, kMostSlots)),
+      file(options),
+      config(read_config(file)),
+      context(choose_context(options.context, config.context)),
+      holding(choose_holding(options, config)),
+      planned(file, config) {
+  require_columns(config);
+  require_fit(memory_plan(planned, config, holding), free_bytes(), options.memory_bytes);
+}
+
+// The file is gone after loading: the device holds the only copy.
+Engine::Engine(const assay_options& options) : Engine(Opening(options), Progress(options)) {}
+
+Engine::Engine(const Opening& opening, const Progress& progress)
+    : isa_(opening.isa),
+      threads_(opening.threads),
+      slots_(opening.slots),
+      context_(opening.context),
+      head_(opening.file.head()),
+      config_(opening.config) {
+  weights_ = std::make_unique<Weights>(opening.planned, config_, stream_, progress);
+  cache_ = std::make_unique<Cache>(CacheSizes(config_, opening.holding), slots_, stream_);
   state_ = std::make_unique<State>(StateSizes(config_, slots_), config_, slots_, stream_);
   forward_ = std::make_unique<Forward>(config_, *weights_, *cache_, *state_, stream_,
                                        WorkspaceSizes(config_, slots_, context_), context_);
-  metadata_ = std::make_unique<KeptMetadata>(file);
+  metadata_ = std::make_unique<KeptMetadata>(opening.file);
 }
 
 void Engine::describe(assay_info& info) const {

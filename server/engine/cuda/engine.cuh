@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "../assay_engine.h"
+#include "../device_weights.h"
+#include "../progress.h"
 #include "../request.h"
 #include "cache.cuh"
 #include "forward.cuh"
@@ -12,6 +14,21 @@
 #include "weights.cuh"
 
 namespace assay::cuda {
+
+// What is known of an engine from its options, a model's header and what the device has free: see ../opening.h.
+struct Opening {
+  // Error: the options break a rule, the model is not one that this engine serves, or it does not fit.
+  explicit Opening(const assay_options& options);
+
+  std::string isa;
+  int threads;
+  int slots;
+  ModelFile file;
+  Config config;
+  int context;
+  Holding holding;
+  DeviceWeights planned;
+};
 
 class Engine {
  public:
@@ -25,6 +42,8 @@ class Engine {
   void step(const assay_chunk* chunks, size_t count, float* logits, int32_t* greedy, size_t rows);
 
  private:
+  Engine(const Opening& opening, const Progress& progress);
+
   Limits limits() const { return {slots_, context_, config_.vocabulary}; }
   Held held(int slot) const { return {cache_->length(slot), state_->least(slot)}; }
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from server import build, build_cuda, engine
+from server import build, build_cuda, inspection
 from server.build import SOURCES
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, Engine, EngineError
@@ -90,7 +90,7 @@ def test_no_barrier_of_a_kernel_can_be_removed(
     for module in (build, build_cuda):
         monkeypatch.setattr(module, "SOURCES", sources)
     broken = ensure_built_emulated(tmp_path / "out")
-    monkeypatch.setitem(engine._DEVICES, "cuda-emulated", lambda: broken)
+    monkeypatch.setitem(inspection.DEVICES, "cuda-emulated", lambda: broken)
 
     def shown() -> None:
         every_operation(Operations(ISA, broken.library))

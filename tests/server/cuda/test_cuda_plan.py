@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server import engine as engine_module
-from server import loading
+from server import abi, inspection, loading
 from server.build_cuda import ensure_built_emulated
 from server.engine import Chunk, EngineArgumentError, EngineError
 from server.engine import Engine as AnyEngine
@@ -119,7 +118,8 @@ def test_what_fits_at_most_is_loaded_and_one_more_is_refused(tiny_path: Path) ->
 def test_a_server_that_does_not_fit_ends_with_the_numbers_and_what_to_type(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    monkeypatch.setitem(inspection.DEVICES, "cuda", ensure_built_emulated)
+    monkeypatch.setattr(abi.Library, "open", None)  # it would be called in vain
     options = ModelOptions(tiny_path, "tiny", device="cuda", memory_bytes=500 << 20)
     with pytest.raises(StartError) as caught:
         load(options, Metrics())
@@ -131,7 +131,7 @@ def test_a_server_that_does_not_fit_ends_with_the_numbers_and_what_to_type(
 def test_as_many_ended_answers_are_kept_as_there_is_room_for(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    monkeypatch.setitem(inspection.DEVICES, "cuda", ensure_built_emulated)
     holding = Holding(slots=8, kept_tokens=16384)
 
     def kept(memory_bytes: int, guesser: str | None = None) -> int:
@@ -151,7 +151,7 @@ def test_as_many_ended_answers_are_kept_as_there_is_room_for(
 def test_a_small_model_that_guesses_has_to_fit_too_before_anything_is_loaded(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engine_module._DEVICES, "cuda", ensure_built_emulated)
+    monkeypatch.setitem(inspection.DEVICES, "cuda", ensure_built_emulated)
     model = planned(tiny_path, Holding(slots=2, context=256))
     both = 2 * model.total_bytes - model.driver_bytes
     for kept_slots in (0, None):

@@ -5,6 +5,7 @@
 //   in:  u64 bytes of the file (little endian), i32 threads, i32 slots, i32 whether
 //        keys and values are int8, the bytes
 //   out: status, MiB of address space that the open engine took, message
+// Each file is looked at (assay_inspect) and then opened, and both must say the same.
 // A file that opens has every metadata byte read and runs steps: a prompt, longer
 // and in two slots at once where there are two, then tokens one by one, the second
 // slot going on from a part of the first. The answer is never looked at here; a
@@ -50,13 +51,19 @@ long address_space_mib() {
   return pages / 256;
 }
 
+// Adds every byte of an entry to a sum.
+void touch(void* sum, const assay_metadata* entry) {
+  uint64_t& total = *static_cast<uint64_t*>(sum);
+  for (uint64_t at = 0; at < entry->key_size; ++at) total += static_cast<uint8_t>(entry->key[at]);
+  for (uint64_t at = 0; at < entry->byte_size; ++at) total += entry->bytes[at];
+}
+
 uint64_t touch_metadata(const assay_engine* engine) {
   uint64_t sum = 0;
   for (uint64_t index = 0; index < assay_metadata_count(engine); ++index) {
     assay_metadata entry{};
     if (assay_metadata_entry(engine, index, &entry) != ASSAY_OK) die("metadata");
-    for (uint64_t at = 0; at < entry.key_size; ++at) sum += static_cast<uint8_t>(entry.key[at]);
-    for (uint64_t at = 0; at < entry.byte_size; ++at) sum += entry.bytes[at];
+    touch(&sum, &entry);
   }
   return sum;
 }
@@ -104,14 +111,22 @@ Answer open_model(const std::vector<uint8_t>& bytes, int threads, int slots, boo
   options.kv = int8 ? "int8" : "f16";
   options.threads = threads;
   options.slots = slots;
+  assay_inspection found{};
+  uint64_t inspected = 0;
+  char refusal[512] = "";
+  const int looked = assay_inspect(&options, &found, touch, &inspected, refusal, sizeof refusal);
   const long before = address_space_mib();
   assay_engine* engine = nullptr;
   int status = assay_open(&options, &engine, error, sizeof error);
   const long taken = address_space_mib() - before;
   close(file);
+  const bool same = status == looked && std::strcmp(error, refusal) == 0;
+  if (!same && status != ASSAY_NO_MEMORY) die("the header said otherwise");
   if (status == ASSAY_OK) {
-    const volatile uint64_t sum = touch_metadata(engine);
-    static_cast<void>(sum);
+    assay_info info{};
+    assay_describe(engine, &info);
+    if (touch_metadata(engine) != inspected) die("the header had other metadata");
+    if (info.vocabulary != found.vocabulary || info.context != found.context) die("the header had another shape");
     status = run_steps(engine, error, sizeof error);
     assay_close(engine);
   }

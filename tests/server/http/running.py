@@ -18,6 +18,7 @@ import uvicorn
 from server.__main__ import bind
 from server.app import create_app
 from server.key import Key
+from server.language import Language
 from server.loading import assemble
 from server.protocol import Patience, configuration
 from server.scheduler import Limits
@@ -71,7 +72,13 @@ def toy_server(
     if load:
         described = {"schema": "assay/identity/v1", "system_fingerprint": FINGERPRINT}
         service.served = assemble(
-            NAME, engine, metadata(template), described, service.metrics, limits or Limits(), guesser
+            NAME,
+            engine,
+            Language.read(metadata(template), engine.vocabulary),
+            described,
+            service.metrics,
+            limits or Limits(),
+            guesser,
         )
     listener = bind("127.0.0.1", 0)
     http = uvicorn.Server(configuration(create_app(service), patience))
