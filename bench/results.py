@@ -13,6 +13,7 @@ SECTIONS = (
     "peers",
     "serving",
     "speculation",
+    "speculation-model",
     "memory",
     "fidelity",
     "depth",

@@ -3,7 +3,8 @@
 Contract: two real servers of one model on loopback, one plain and one that guesses, of which one is asked at
 a time; pairs in ABBA order. Each workload is first answered by both, and the texts must be the same bytes:
 speed is told of nothing else. What guesses bring depends on the text, so each workload is told apart, with
-the share of guesses that were chosen. A figure with guesses never stands for plain decoding.
+the share of guesses that were chosen. A figure with guesses never stands for plain decoding. What a small
+model can gain or cost at most is told with the models of `bench.short_model`.
 
 Exit codes: 0 measured; 3 something is missing or the machine is busy; 5 a text with guesses was another one.
 """
@@ -38,8 +39,13 @@ from bench.results import write_section
 from bench.serving import NAME, SETTLE_S, server
 
 DOCUMENTS = Path(__file__).parent / "documents"
+NGRAM = "ngram"
 ASK_S = 300.0
 OPENING = 600  # characters of a document
+BOUNDS = (
+    "Of an idle model of `bench.short_model` its short one guesses every token, which is the most that a "
+    "small model gains at this cost; of the whole one next to none, which is the most that it costs."
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Report:
     command: str
     machine: machine.Machine
     busy_before: float
+    model: str
     guesser: str
     draft_tokens: int
     tokens: int
@@ -167,7 +174,8 @@ def measure(options: argparse.Namespace, model: Path, busy: float) -> Report:
         f"python -m bench.speculation {' '.join(sys.argv[1:])}".strip(),
         machine.describe(),
         busy,
-        options.speculate if options.speculate == "ngram" else "model",
+        model.name,
+        Path(options.speculate).name,
         options.draft_tokens,
         options.tokens,
         results,
@@ -187,13 +195,15 @@ def markdown(report: Report) -> str:
     """The section of RESULTS.md."""
     return "\n".join(
         [
-            "## Speculation, a mode of its own",
+            "## Speculation, a mode of its own"
+            + ("" if report.guesser == NGRAM else ": a small model that guesses"),
             "",
             f"`{report.command}`, {report.taken}. {report.machine.cpu}, {report.machine.cores} cores; busy "
-            f"before {report.busy_before:.0%}. Guesser {report.guesser}, at most {report.draft_tokens} "
-            f"tokens a step, answers of {report.tokens}. Ratios are medians of ABBA pairs with "
-            f"95 % intervals.",
+            f"before {report.busy_before:.0%}. Model {report.model}, guesser {report.guesser}, at most "
+            f"{report.draft_tokens} tokens a step, answers of {report.tokens}. Ratios are medians of ABBA "
+            f"pairs with 95 % intervals.",
             "",
+            *(() if report.guesser == NGRAM else (BOUNDS, "")),
             *(f"- {line(each)}" for each in report.results),
         ]
     )
@@ -203,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code."""
     out = bench_parser("speculation", "Decoding with guesses beside plain decoding.")
     out.add_argument(
-        "--speculate", default="ngram", help="ngram, or a small model, by name or path (default: %(default)s)"
+        "--speculate", default=NGRAM, help="ngram, or a small model, by name or path (default: %(default)s)"
     )
     out.add_argument("--draft-tokens", type=whole(1), default=4, help="guessed a step (default: %(default)s)")
     add_busy(out)
@@ -226,7 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in report.results:
         say(line(each))
     if options.write:
-        write_section("speculation", markdown(report))
+        name = "speculation" if report.guesser == NGRAM else "speculation-model"
+        write_section(name, markdown(report))
     if options.json:
         print(json.dumps(asdict(report), allow_nan=False))
     return 0

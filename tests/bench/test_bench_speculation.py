@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import PrerequisiteError, VerificationError
-from bench import speculation
+from bench import machine, speculation
+from bench.results import SECTIONS
 from bench.speculation import Workload, measure_one, workloads
 from server.engine import Chunk, StepResult
 from server.scheduler import Limits
@@ -70,6 +71,32 @@ def test_a_pinned_model_can_guess_by_its_name(monkeypatch: pytest.MonkeyPatch) -
     for guesser in ("small", "small.gguf", "ngram"):
         assert speculation.main(["--busy", "--speculate", guesser]) == 3
     assert asked == ["/models/small.gguf", "small.gguf", "ngram"]
+
+
+@pytest.mark.parametrize(("guesser", "section"), [("ngram", ""), ("small.gguf", "-model")])
+def test_each_kind_of_guesser_has_a_section_of_its_own(
+    guesser: str, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = speculation.Report(
+        *(
+            "2026-11-30",
+            "python -m bench.speculation",
+            machine.describe(),
+            0.5,
+            "large.gguf",
+            guesser,
+            4,
+            128,
+            (),
+        )
+    )
+    written: dict[str, str] = {}
+    monkeypatch.setattr(speculation, "measure", lambda *_: report)
+    monkeypatch.setattr(speculation, "write_section", written.__setitem__)
+    assert speculation.main(["--busy", "--write", "--model", "large.gguf", "--speculate", guesser]) == 0
+    ((name, text),) = written.items()
+    assert (name, name in SECTIONS) == (f"speculation{section}", True)
+    assert f"Model large.gguf, guesser {guesser}, " in text
 
 
 @pytest.mark.slow
