@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from server import __main__ as command
 from server import abi, identity
 from server.engine import Engine, EngineError
 from server.errors import StartError
@@ -269,6 +270,20 @@ def test_a_file_that_becomes_another_one_meanwhile_is_not_served(
     monkeypatch.setattr(abi.Library, "open", replaced)
     error = told(path)
     assert (error.exit_code, "changed while" in error.what) == (3, True), error
+
+
+def test_a_ready_file_that_could_not_be_written_in_the_end_is_refused_at_the_start(
+    whole: Header,
+    tmp_path: Path,
+    unread: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [str(saved(whole, tmp_path / "m.gguf")), "--port=0", f"--ready-file={tmp_path / 'ready.json'}"]
+    asked = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and asked(path, mode))
+    assert command.main(words) == 2
+    assert "nothing may be written into its directory" in capsys.readouterr().err
 
 
 def refused(folder: Path, *words: str | Path) -> tuple[int, str, int]:
