@@ -35,6 +35,7 @@ void PassWorker::project_heads(int index, const Layer& layer) {
                    if (query) {
                      project(buffer, layer.q, part, query_rows(), buffers_.queries, buffers_.q_stride);
                      turn(begin, end, layer.q_norm, query_rows(), buffers_.queries, buffers_.q_stride);
+                     scale_queries(begin, end);
                      return;
                    }
                    project(buffer, layer.k, part, config_.head_dim, buffers_.keys, buffers_.kv_stride);
@@ -53,6 +54,18 @@ void PassWorker::turn(int begin, int end, const std::vector<float>& norm, int he
       float* at = out + static_cast<size_t>(row) * stride + head * head_rows;
       if (config_.head_norm) ops_.rmsnorm(at, norm.data(), config_.head_dim, config_.epsilon, at);
       rotate(at, config_.rope_dim, buffers_.rope.cosines(position), buffers_.rope.sines(position));
+    }
+  }
+}
+
+// Makes of every row's heads [begin, end) the queries that attention is given.
+void PassWorker::scale_queries(int begin, int end) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  for (int row = 0; row < plan_.rows; ++row) {
+    for (int head = begin; head < end; ++head) {
+      float* query = buffers_.queries + static_cast<size_t>(row) * buffers_.q_stride + head * query_rows();
+      for (int i = 0; i < config_.head_dim; ++i) query[i] *= scale;
+      if (cache_.type() == KvType::q4) mix_head(query, config_.head_dim);
     }
   }
 }
@@ -90,16 +103,13 @@ const uint8_t* PassWorker::read_by(int index, size_t at) const {
 void PassWorker::attend_unit(int index, int unit_index) {
   const size_t at = static_cast<size_t>(unit_index);
   const AttentionUnit& unit = plan_.units[at];
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   int visible[kMostQueries];
   float* outputs[kMostQueries];
   int count = 0;
   for (int row = unit.row; row < unit.row + unit.rows; ++row) {
     for (int head = unit.head; head < unit.head + unit.heads; ++head, ++count) {
       const float* query = buffers_.queries + static_cast<size_t>(row) * buffers_.q_stride + head * query_rows();
-      float* const scaled = scratch_.queries + count * config_.head_dim;
-      for (int i = 0; i < config_.head_dim; ++i) scaled[i] = query[i] * scale;
-      if (cache_.type() == KvType::q4) mix_head(scaled, config_.head_dim);
+      std::copy_n(query, config_.head_dim, scratch_.queries + count * config_.head_dim);
       visible[count] = plan_.position(row) + 1;
       outputs[count] = attended(row, head);
     }

@@ -83,6 +83,7 @@ class PassWorker {
   // Attention (attention_layer.cpp). `index` counts the layers of attention alone.
   void project_heads(int index, const Layer& layer);
   void turn(int begin, int end, const std::vector<float>& norm, int head_rows, float* out, size_t stride);
+  void scale_queries(int begin, int end);
   void store(int index, int begin, int end);
   void attend(int index);
   void attend_unit(int index, int unit);

@@ -8,6 +8,7 @@ namespace {
 
 struct Lanes8 {
   using Float = __m256;
+  using Pairs = __m256i;  // two numbers of 4 bits a lane
   static constexpr int width = 8;
   static constexpr int most_queries = 6;  // of a tile: 12 sums fit into 16 registers
   template <int kQueries>
@@ -23,11 +24,17 @@ struct Lanes8 {
   static Float load(const int8_t* bytes) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))));
   }
+  static Pairs pairs(const uint8_t* bytes) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+  }
+  static Float low(Pairs x) { return _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32(15))); }
+  static Float high(Pairs x) { return _mm256_cvtepi32_ps(_mm256_srli_epi32(x, 4)); }
   static void store(float* out, Float x) { _mm256_storeu_ps(out, x); }
   static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
   static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
   static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  static Float fnma(Float a, Float b, Float c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
   static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
   // Lanes below `count` of x, the others of `rest`.
   static Float first(int count, Float x, Float rest) {

@@ -254,6 +254,33 @@ def test_attention_is_softmax_over_the_visible_positions(
                 np.testing.assert_allclose(answer, expected[:count], rtol=1e-4, atol=1e-5)
 
 
+def test_values_at_4_bits_are_widened_to_the_very_halves(operations: Operations) -> None:
+    """The one visible position weighs 1. Fine and coarse steps, beside minima of any size."""
+    steps = np.linspace(0, 15, 32, dtype=np.float32) * np.float32(2.0) ** np.arange(-28, 12)[:, None]
+    for least in (0, 1, -1, 0.3337, -0.9995, -1e-7, 2047, -16000):
+        values = np.ascontiguousarray((least + steps).astype(np.float32))
+        expected = operations.kv_write(Q4, values, values)[1]
+        for form in (DECODE, PREFILL):
+            for row in range(len(values)):
+                one = values[row : row + 1]
+                answer = operations.attention(form, one * 0, [1], one, one, Q4)
+                np.testing.assert_array_equal(answer, expected[row : row + 1])
+
+
+@pytest.mark.parametrize("head_dim", [32, 96, 256])
+def test_scores_of_keys_at_4_bits_are_of_the_very_halves(operations: Operations, head_dim: int) -> None:
+    """Halves near 2 lie 1e-3 apart: one not rounded, or rounded once, would be told from them."""
+    dimensions = [0, 1, 17, 31, head_dim - 2, head_dim - 1]
+    q = mixed(np.eye(head_dim, dtype=np.float32)[dimensions])
+    values = np.ascontiguousarray(np.broadcast_to(np.float32([[0], [1]]), (2, head_dim)))
+    for seed in range(20):
+        keys = np.concatenate([np.zeros((1, head_dim), np.float32), gaussian(1, head_dim, seed=seed)])
+        expected = mixed(operations.kv_write(Q4, keys, values)[0])[1, dimensions]
+        for form in (DECODE, PREFILL):
+            share = operations.attention(form, q, [2] * 6, keys, values, Q4)[:, 0].astype(np.float64)
+            np.testing.assert_allclose(np.log(share / (1 - share)), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("kv", [F16, INT8, Q4], ids=["f16", "int8", "q4"])
 def test_attention_gives_a_query_the_same_bytes_in_any_company(operations: Operations, kv: int) -> None:
     keys, values, q = gaussian(400, 64), gaussian(400, 64, seed=1), gaussian(6, 64, seed=2)

@@ -8,6 +8,7 @@ namespace {
 
 struct Lanes16 {
   using Float = __m512;
+  using Pairs = __m512i;  // two numbers of 4 bits a lane
   static constexpr int width = 16;
   static constexpr int most_queries = 12;  // of a tile: 24 sums fit into 32 registers
   template <int kQueries>
@@ -25,11 +26,21 @@ struct Lanes16 {
   static Float load(const int8_t* bytes) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))));
   }
+  static Pairs pairs(const uint8_t* bytes) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  }
+  static Pairs indices() { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+  static Pairs upper(Pairs x) { return _mm512_srli_epi32(x, 4); }
+  // Of each lane's low number, the lane of the table.
+  static Float pick(Float table, Pairs x) { return _mm512_permutexvar_ps(x, table); }
+  static Float low(Pairs x) { return _mm512_cvtepi32_ps(_mm512_and_si512(x, _mm512_set1_epi32(15))); }
+  static Float high(Pairs x) { return _mm512_cvtepi32_ps(upper(x)); }
   static void store(float* out, Float x) { _mm512_storeu_ps(out, x); }
   static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
   static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
   static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b
   static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   // Lanes below `count` of x, the others of `rest`.
   static Float first(int count, Float x, Float rest) {
