@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from assay.errors import AssayError, PrerequisiteError
 from assay.paths import ROOT
 from bench import floors, machine
 from bench.floors import Verdict
+from bench.launched import launched
 from bench.options import bench_parser, whole
 from bench.peers_text import verdict_line
 from bench.results import table, write_section
@@ -40,7 +40,6 @@ SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 REPEATS = 4
 FLAT_FROM = 100_000
 """Samples from which on memory is compared: below it the bootstrap's tables decide."""
-KIBIBYTE = 1024
 SUITE = """
 description = "what the coordinator itself costs"
 
@@ -100,21 +99,19 @@ def cost(samples: int, folder: Path) -> Cost:
     words = [str(ROOT / "eval" / "scripts" / "run"), "--suite", str(suite), "--runs", str(runs), "--json"]
     with (folder / "said").open("w+b") as said:
         begin = time.monotonic()
-        child = subprocess.Popen(words, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
-        _, status, used = os.wait4(child.pid, 0)
+        taken = launched(words, said)
         wall = time.monotonic() - begin
-        child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         last = said.read().decode("utf-8", errors="replace").splitlines()[-1:]
-    if child.returncode != 0:
-        raise PrerequisiteError(f"the run of {samples} samples ended with {child.returncode}", "".join(last))
+    if taken.code != 0:
+        raise PrerequisiteError(f"the run of {samples} samples ended with {taken.code}", "".join(last))
     answer: dict[str, Any] = json.loads(last[0])
     run = Path(answer["run_dir"])
     rows = LineCounter(run / "samples.jsonl")()
     if rows != samples:
         raise PrerequisiteError(f"the run of {samples} samples has {rows} rows")
     written = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
-    return Cost(samples, wall, used.ru_utime + used.ru_stime, used.ru_maxrss * KIBIBYTE, written)
+    return Cost(samples, wall, taken.cpu_s, taken.peak_bytes, written)
 
 
 def exponent(costs: Sequence[Cost]) -> float | None:

@@ -132,9 +132,7 @@ class Engine:
             self._rewind: int = info.rewind
             self.weight_bytes: int = info.weight_bytes
             self.kv_bytes_per_position: int = info.kv_bytes_per_position
-            self.metadata: Mapping[str, object] = MappingProxyType(
-                decoded(self._library.metadata(self._handle))
-            )
+            self.metadata: Mapping[str, object] = MappingProxyType(self._read_metadata())
         except BaseException:
             self.close()
             raise
@@ -217,6 +215,9 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _read_metadata(self) -> dict[str, object]:
+        return decoded(self._library.metadata(self._handle))
 
 
 def _reporting(progress: Callable[[int, int], None]) -> Callable[[int | None, int, int], None]:

@@ -1,8 +1,7 @@
-"""Records a job of so many rows in a process of its own, and prints the most memory that it held, in MiB."""
+"""Records a job of so many rows, in a process whose memory is measured."""
 
 from __future__ import annotations
 
-import resource
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -40,4 +39,3 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         (found,) = write_results(Path(folder), asked, [JobRecord(job_of(asked), many, rows(many))]).jobs
     assert (found.counts.completed, found.clusters, found.distinct_answers) == (many, many, many)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -29,6 +28,7 @@ from assay.record.suite_results import (
     summarise_suite,
     write_results,
 )
+from bench.launched import launched
 
 
 def prepared(run: Path, **changed: str) -> tuple[Path, list[JobRecord]]:
@@ -160,22 +160,18 @@ def test_a_full_disk_is_said_and_leaves_what_had_been_recorded(
 
 
 @pytest.mark.slow
-def test_six_times_as_many_rows_need_no_more_memory() -> None:
-    few, many = peak_mib(10_000), peak_mib(60_000)
+def test_six_times_as_many_rows_need_no_more_memory(tmp_path: Path) -> None:
+    few, many = (peak_mib(rows, tmp_path) for rows in (10_000, 60_000))
     assert many < few + 16
 
 
-def peak_mib(rows: int) -> int:
+def peak_mib(rows: int, folder: Path) -> int:
     """The most memory that a process held which recorded so many rows."""
     side = Path(__file__).parent / "peak_side.py"
-    done = subprocess.run(
-        [sys.executable, side, str(rows)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    return int(done.stdout)
+    with (folder / "said").open("wb") as said:
+        taken = launched([sys.executable, str(side), str(rows)], said)
+    assert taken.code == 0, (folder / "said").read_text("utf-8")
+    return taken.peak_bytes >> 20
 
 
 def test_what_is_shown_has_no_control_codes_and_no_markup(tmp_path: Path) -> None:

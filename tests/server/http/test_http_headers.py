@@ -6,7 +6,6 @@ import json
 import math
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.launched import launched
 from server import __main__ as command
 from server import abi, identity
 from server.engine import Engine, EngineError
@@ -289,11 +289,9 @@ def test_a_ready_file_that_could_not_be_written_in_the_end_is_refused_at_the_sta
 def refused(folder: Path, *words: str | Path) -> tuple[int, str, int]:
     """Exit code, what was said and the largest number of resident bytes of the command with these words."""
     command = [sys.executable, "-m", "server", *map(str, words), "--port=0", "--slots=1", "--kept-slots=0"]
-    with (folder / "said").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, (folder / "said").read_text(), usage.ru_maxrss * 1024
+    with (folder / "said").open("wb") as said:
+        taken = launched(command, said)
+    return taken.code, (folder / "said").read_text(), taken.peak_bytes
 
 
 def large(path: Path, form: str, template: str = tiny_tokenizer.TEMPLATE) -> Path:
