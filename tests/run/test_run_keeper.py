@@ -38,6 +38,8 @@ def program(after: str = SLEEP, before: str = "", code: str = STARTING) -> str:
 
 QUICK = program()
 DEAF = program(before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+# Says so, and ends by a signal of its own a second later: what it is told meanwhile is seen too.
+TOLD = "(print('told', flush=True), signal.setitimer(signal.ITIMER_REAL, 1.0))"
 # Its last deed is to start another program, which it says.
 BUSY = program(before="signal.signal(signal.SIGTERM, lambda *_: (print(start(), flush=True), os._exit(0)))")
 # What it started has left it, so that only who adopts orphans can find that.
@@ -120,11 +122,7 @@ def test_a_program_that_is_dead_before_its_keeper_looks_leaves_nothing(tmp_path:
 def test_a_program_is_told_once_that_its_run_is_dead(tmp_path: Path) -> None:
     """A second signal would break off the clean-up of Verifiers' evaluator."""
     said = tmp_path / "said"
-    run = Run(
-        said,
-        program(before="signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))"),
-        grace_s=0.5,
-    )
+    run = Run(said, program(before=f"signal.signal(signal.SIGTERM, lambda *_: {TOLD})"))
     run.kill()
     until(lambda: gone(run.program, run.keeper))
     assert said.read_text().split()[2:] == ["told"]
