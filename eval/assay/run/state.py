@@ -147,7 +147,7 @@ def no_state(run: Path) -> VerificationError:
     return VerificationError(
         f"{run} has no {NAME}",
         "its run was ended before it had begun, or begins just now: nothing was asked",
-        f"start a new run; remove this one: rm -r {run}",
+        f"assay status {run}   # in a moment; if it says the same, start a new run",
     )
 
 
